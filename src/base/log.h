@@ -1,0 +1,19 @@
+/* Messages and progress of a library that never prints: both go to callbacks the caller supplied. */
+#ifndef SLUICE_BASE_LOG_H
+#define SLUICE_BASE_LOG_H
+
+#include <stdint.h>
+
+struct log {
+    void (*message)(void *user, const char *line);                                 /* may be NULL */
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* may be NULL */
+    void *user;
+};
+
+/* One line of warning or notice; no-op without a callback. */
+void log_message(const struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* `done` of `total` units of `what` ("loading", "prefill"); done == total ends it. log may be NULL. */
+void log_progress(const struct log *log, const char *what, uint64_t done, uint64_t total);
+
+#endif
