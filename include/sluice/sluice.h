@@ -42,7 +42,7 @@ typedef struct sluice_engine_options {
     const char *cpu_features;                      /* NULL: all; else a comma-separated mask: "avx2", "scalar" */
     void (*message)(void *user, const char *line); /* warnings; may be NULL */
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* long work; may be NULL */
-    void *user;                                                                    /* passed to both callbacks */
+    void *user; /* passed to both callbacks, which may come from any thread that calls into the engine */
 } sluice_engine_options;
 
 /* Fills in the defaults: everything 0 or NULL. */
@@ -85,7 +85,7 @@ typedef struct sluice_plan_line {
 
 typedef struct sluice_plan {
     uint64_t limit;      /* the limit in force */
-    char limit_from[32]; /* "--memory", "cgroup", "physical memory" */
+    char limit_from[32]; /* "memory_limit" (the option), "cgroup", "physical memory" */
     uint64_t total;      /* planned peak, <= limit when fits */
     uint64_t minimum;    /* smallest limit that would fit this context */
     uint32_t context;
@@ -164,17 +164,29 @@ SLUICE_API sluice_status sluice_session_sync(sluice_session *session, const uint
 
 /* Samples the next token from the last logits, writes it to *token and appends it to the context, computing its
  * logits. An eos token is returned but not appended. SLUICE_CONTEXT_FULL: the context is full, nothing was
- * sampled. */
+ * sampled. SLUICE_INVALID before the first sync. After any failure the context and the random stream are as
+ * before, so that the same call samples the same token again. */
 SLUICE_API sluice_status sluice_session_next(sluice_session *session, uint32_t *token, sluice_error *error);
 
 /* The tokens in the context; valid until the session changes. */
 SLUICE_API const uint32_t *sluice_session_tokens(const sluice_session *session, size_t *n);
 
-/* Logits [vocab_size] after the last token; NULL before the first sync. Valid until the session changes. */
+/* Logits [vocab_size] after the last token; NULL before the first sync and while the last token is not computed
+ * yet (after a generate, or a call that failed; a sync to the same tokens computes it). Valid until the session
+ * changes. */
 SLUICE_API const float *sluice_session_logits(const sluice_session *session);
 
+/* Receives logits [n_rows][vocab_size] of the tokens first .. first + n_rows - 1, valid during the call; false stops
+ * the evaluation (SLUICE_CANCELLED). It must not evaluate on the same engine. */
+typedef bool sluice_rows_callback(void *user, size_t first, size_t n_rows, const float *logits);
+
+/* Logits of every position: empties the session, appends the n tokens (1 <= n <= context) and passes the rows in
+ * order, a few at a time. The context then holds the tokens as after a sync. Errors as sync. */
+SLUICE_API sluice_status sluice_session_evaluate(sluice_session *session, const uint32_t *tokens, size_t n,
+                                                 sluice_rows_callback *rows, void *user, sluice_error *error);
+
 /* Makes the call in progress return SLUICE_CANCELLED soon; from any thread or a signal handler. The flag is
- * cleared when a sync or generate starts. */
+ * cleared when a sync, an evaluate or a generate starts; a next that finds it set returns SLUICE_CANCELLED. */
 SLUICE_API void sluice_session_cancel(sluice_session *session);
 
 /* Called with each piece of finished text; false stops the generation (SLUICE_STOP_CALLER). */
@@ -200,8 +212,19 @@ typedef struct sluice_generate_options {
 } sluice_generate_options;
 
 /* Generates from the current context until something stops it. Text is whole characters, and never part of
- * what may yet become a stop string. *n_tokens counts generated tokens. On SLUICE_IO the text so far has been
- * passed, and the session stays usable. */
+ * what may yet become a stop string; what was held back for that reason is passed at the end unless it became one.
+ *
+ * Every generated token except eos is in the context afterwards, the one that completed a stop string or reached
+ * a limit included, so that a later sync of the conversation keeps all of it. The last one is not computed yet:
+ * the next call on the session does that, together with what follows.
+ * *n_tokens (may be NULL) counts the tokens appended. A cancelled generation is SLUICE_OK with SLUICE_STOP_CANCELLED.
+ *
+ * A failure such as SLUICE_IO passes the text so far, leaves the tokens of it in the context and the session
+ * usable: another generate continues as if nothing had happened. A character that the end of a call cut in two is
+ * completed by a generate that follows directly.
+ *
+ * SLUICE_INVALID before the first sync or for a stop string that is empty or not UTF-8; SLUICE_UNSUPPORTED for text or
+ * stop strings without a tokenizer. */
 SLUICE_API sluice_status sluice_session_generate(sluice_session *session, const sluice_generate_options *options,
                                                  sluice_stop *stop, size_t *n_tokens, sluice_error *error);
 
