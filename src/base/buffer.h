@@ -1,7 +1,8 @@
 /* A growable byte buffer with a hard limit.
  *
  * Invariants: len <= cap <= limit; data[len] is 0 whenever data is not NULL. Growing past the limit
- * fails and leaves the contents as they were. */
+ * fails (SLUICE_LIMIT, or SLUICE_NO_MEMORY) and leaves the contents as they were. After a success data is not
+ * NULL. What is appended must not lie in the buffer itself. */
 #ifndef SLUICE_BASE_BUFFER_H
 #define SLUICE_BASE_BUFFER_H
 

@@ -1,7 +1,9 @@
 /* Filling a sluice_error and passing a failure upwards.
  *
  * Functions that can fail return sluice_status and take `sluice_error *err` last; err may be NULL.
- * A message is one line and names the file, tensor or field at fault. */
+ * A message is one line and names the file, tensor or field at fault. Quoted content may hold anything: what is
+ * not printable becomes '?', what does not fit is cut, the errno text never is. Arguments may point into *err, so
+ * a message can be wrapped. errno is left as it was. */
 #ifndef SLUICE_BASE_ERROR_H
 #define SLUICE_BASE_ERROR_H
 

@@ -149,25 +149,27 @@ static sluice_status wrong_type(const json_t *value, const char *source, const c
     return error_set(err, SLUICE_FORMAT, "%s: field \"%s\" must be %s, is %s", source, field, wanted, type_name(value));
 }
 
-static sluice_status find_field(const json_t *object, const char *source, const char *field, const json_t **out,
-                                sluice_error *err)
+/* The field's value; NULL, with err filled for SLUICE_FORMAT, where there is none. */
+static const json_t *find_field(const json_t *object, const char *source, const char *field, sluice_error *err)
 {
     if (!json_is_object(object)) {
-        return error_set(err, SLUICE_FORMAT, "%s: no field \"%s\": not an object", source, field);
+        error_set(err, SLUICE_FORMAT, "%s: no field \"%s\": not an object", source, field);
+        return NULL;
     }
     const json_t *value = json_object_get(object, field);
     if (value == NULL) {
-        return error_set(err, SLUICE_FORMAT, "%s: field \"%s\" is missing", source, field);
+        error_set(err, SLUICE_FORMAT, "%s: field \"%s\" is missing", source, field);
     }
-    *out = value;
-    return SLUICE_OK;
+    return value;
 }
 
 sluice_status json_get_int(const json_t *object, const char *source, const char *field, int64_t min, int64_t max,
                            int64_t *out, sluice_error *err)
 {
-    const json_t *value;
-    TRY(find_field(object, source, field, &value, err));
+    const json_t *value = find_field(object, source, field, err);
+    if (value == NULL) {
+        return SLUICE_FORMAT;
+    }
     if (!json_is_number(value)) {
         return wrong_type(value, source, field, "an integer", err);
     }
@@ -194,8 +196,10 @@ sluice_status json_get_int(const json_t *object, const char *source, const char 
 
 sluice_status json_get_real(const json_t *object, const char *source, const char *field, double *out, sluice_error *err)
 {
-    const json_t *value;
-    TRY(find_field(object, source, field, &value, err));
+    const json_t *value = find_field(object, source, field, err);
+    if (value == NULL) {
+        return SLUICE_FORMAT;
+    }
     if (!json_is_number(value)) {
         return wrong_type(value, source, field, "a number", err);
     }
@@ -205,8 +209,10 @@ sluice_status json_get_real(const json_t *object, const char *source, const char
 
 sluice_status json_get_bool(const json_t *object, const char *source, const char *field, bool *out, sluice_error *err)
 {
-    const json_t *value;
-    TRY(find_field(object, source, field, &value, err));
+    const json_t *value = find_field(object, source, field, err);
+    if (value == NULL) {
+        return SLUICE_FORMAT;
+    }
     if (json_is_boolean(value)) {
         *out = json_is_true(value);
         return SLUICE_OK;

@@ -10,10 +10,12 @@
 
 #include "base/error.h"
 
-/* Parses `len` bytes. `source` names the text in messages. The caller json_decref()s *out. */
+/* Parses `len` bytes that hold one object or array. `source` names the text in messages. The caller json_decref()s
+ * *out. Strings never hold a zero character. */
 sluice_status json_parse(const char *text, size_t len, const char *source, json_t **out, sluice_error *err);
 
-/* Reads and parses a whole file of at most `limit` bytes. */
+/* Reads and parses a whole regular file of at most `limit` bytes. SLUICE_IO, with errno, when it cannot be read or is
+ * missing (ENOENT); SLUICE_FORMAT when it is larger or not JSON. */
 sluice_status json_parse_file(const char *path, size_t limit, json_t **out, sluice_error *err);
 
 /* Field access. The field must exist and have the type, else SLUICE_FORMAT naming source and field.

@@ -13,7 +13,8 @@ enum cpu_feature {
 /* Every feature of this machine. */
 uint32_t cpu_features(void);
 
-/* Parses a list such as "avx2" or "scalar" (none) or "all" into a mask; an unknown name is SLUICE_INVALID. */
+/* Parses a list such as "avx2" or "scalar" (none) or "all", joined by commas, into a mask, whatever this machine has;
+ * an unknown or empty name is SLUICE_INVALID. */
 sluice_status cpu_features_parse(const char *list, uint32_t *out, sluice_error *err);
 
 /* Processors this process may run on, at least 1. */

@@ -227,7 +227,7 @@ static int sync_directory(char *dir)
 {
     char *slash = strrchr(dir, '/');
     if (slash == NULL) {
-        strcpy(dir, ".");
+        memcpy(dir, ".", 2);
     } else {
         slash[slash == dir ? 1 : 0] = '\0';
     }

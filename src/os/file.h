@@ -16,14 +16,17 @@ struct os_file {
     char *path;     /* owned */
 };
 
-/* Opens a regular file for reading. `direct` also tries O_DIRECT (tested with one read). */
+/* Opens a regular file for reading; SLUICE_IO with errno otherwise (ENOENT: missing). `direct` also tries O_DIRECT,
+ * tested with one read; that it is refused is no failure. */
 sluice_status os_file_open(struct os_file *out, const char *path, bool direct, sluice_error *err);
 void os_file_close(struct os_file *file); /* safe on a closed one */
 
-/* Reads exactly len bytes at offset through the buffered descriptor; a short file is SLUICE_IO naming it. */
+/* Reads exactly len bytes at offset through the buffered descriptor; a short file is SLUICE_IO naming it. On failure
+ * dst may be partly written. Any number of threads may read one file. */
 sluice_status os_file_read_at(const struct os_file *file, void *dst, size_t len, uint64_t offset, sluice_error *err);
 
-/* Replaces path by these bytes: write to a temporary beside it, fsync, rename, fsync of the directory. */
+/* Replaces path by these bytes: write to a temporary beside it, fsync, rename, fsync of the directory. On failure
+ * before the rename the old file is untouched and the temporary removed. */
 sluice_status os_file_replace(const char *path, const void *data, size_t len, sluice_error *err);
 
 #endif

@@ -98,10 +98,13 @@ bool memory_read_field(const char *path, const char *name, uint64_t *out)
         return false;
     }
     for (char *line = line_reader_next(&reader); line != NULL && !found; line = line_reader_next(&reader)) {
-        unsigned long long kib;
-        if (strncmp(line, name, len) == 0 && sscanf(line + len, ": %llu kB", &kib) == 1 && kib <= UINT64_MAX / 1024) {
-            *out = (uint64_t)kib * 1024;
-            found = true;
+        if (strncmp(line, name, len) == 0) {
+            char *end;
+            unsigned long long kib = strtoull(line + len, &end, 10);
+            found = strcmp(end, " kB") == 0 && kib <= UINT64_MAX / 1024;
+            if (found) {
+                *out = (uint64_t)kib * 1024;
+            }
         }
     }
     line_reader_close(&reader);
@@ -164,14 +167,18 @@ static uint64_t walk_up(enum hierarchy hierarchy, const char *mount, const char 
     }
 }
 
+static bool is_octal(char c)
+{
+    return c >= '0' && c <= '7';
+}
+
 /* Decodes \040 and the like in place: mountinfo writes spaces, tabs, newlines and backslashes so. */
 static void unescape(char *text)
 {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
-        unsigned code;
-        if (from[0] == '\\' && sscanf(from + 1, "%3o", &code) == 1 && code <= 0xFF) {
-            *to = (char)code;
+        if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) && is_octal(from[3])) {
+            *to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
             from += 4;
         } else {
             *to = *from++;
@@ -205,14 +212,15 @@ static bool find_group(const char *self_cgroup, enum hierarchy hierarchy, char *
     for (char *line = line_reader_next(&reader); line != NULL && !found; line = line_reader_next(&reader)) {
         char *controllers = strchr(line, ':');
         char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
-        if (path == NULL || strlen(path + 1) >= PATH_MAX) {
+        size_t len = path != NULL ? strlen(path + 1) : PATH_MAX;
+        if (len >= PATH_MAX) {
             continue;
         }
         *path = '\0';
         controllers++;
         found = hierarchy == CGROUP_V2 ? controllers[0] == '\0' : list_has(controllers, "memory");
         if (found) {
-            strcpy(group, path + 1);
+            memcpy(group, path + 1, len + 1);
         }
     }
     line_reader_close(&reader);
@@ -292,7 +300,7 @@ static uint64_t hierarchy_limit(const struct memory_sources *sources, enum hiera
 uint64_t memory_limit_from(const struct memory_sources *sources)
 {
     uint64_t physical = UINT64_MAX;
-    memory_read_field(sources->meminfo, "MemTotal", &physical);
+    memory_read_field(sources->meminfo, "MemTotal:", &physical);
     return smaller(physical, smaller(hierarchy_limit(sources, CGROUP_V1), hierarchy_limit(sources, CGROUP_V2)));
 }
 
@@ -310,7 +318,7 @@ uint64_t memory_limit_bytes(void)
 uint64_t memory_peak_rss_bytes(void)
 {
     uint64_t bytes = 0;
-    if (!memory_read_field("/proc/self/status", "VmHWM", &bytes)) {
+    if (!memory_read_field("/proc/self/status", "VmHWM:", &bytes)) {
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
         bytes = (uint64_t)usage.ru_maxrss * 1024;
@@ -321,7 +329,7 @@ uint64_t memory_peak_rss_bytes(void)
 uint64_t memory_rss_bytes(void)
 {
     uint64_t bytes = 0;
-    if (!memory_read_field("/proc/self/status", "VmRSS", &bytes)) {
+    if (!memory_read_field("/proc/self/status", "VmRSS:", &bytes)) {
         bytes = memory_peak_rss_bytes();
     }
     return bytes;

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+/* None of these allocates, fails or caches: where the system does not tell, the next best figure is returned. */
+
 /* Smallest of physical memory and the limits of this process's cgroups (v1 and v2, every ancestor). */
 uint64_t memory_limit_bytes(void);
 

@@ -14,7 +14,8 @@ struct memory_sources {
 /* Smallest limit that the sources state, UINT64_MAX when they state none. */
 uint64_t memory_limit_from(const struct memory_sources *sources);
 
-/* Value in bytes of a line "name:   123 kB" of a /proc file; false when it is not there. */
+/* Value in bytes of a line such as "VmRSS:   123 kB" of a /proc file, where name is "VmRSS:"; false when it is not
+ * there. */
 bool memory_read_field(const char *path, const char *name, uint64_t *out);
 
 #endif

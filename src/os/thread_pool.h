@@ -3,7 +3,8 @@
  * The caller's thread takes part, so a pool of size n starts n-1 workers. Workers spin briefly after a
  * job, then sleep. Items are handed out in chunks from one atomic counter, so which thread computes an
  * item is not determined: a task must write only what its items own. One job at a time: the pool is
- * used by whoever holds the engine's compute lock. Running a job allocates nothing. */
+ * used by whoever holds the engine's compute lock; a task must not run a job itself (asserted). Running a job
+ * allocates nothing. What the caller wrote before a run is seen by every task, what tasks wrote by the caller after. */
 #ifndef SLUICE_OS_THREAD_POOL_H
 #define SLUICE_OS_THREAD_POOL_H
 

@@ -1,0 +1,12 @@
+/* Making an allocation fail. A test links fault_alloc.c and wraps malloc, calloc, realloc, aligned_alloc and
+ * posix_memalign; only calls of objects linked into it are seen, not those inside shared libraries. */
+#ifndef SLUICE_TESTS_FAULT_ALLOC_H
+#define SLUICE_TESTS_FAULT_ALLOC_H
+
+/* Makes one allocation fail: the next for 0, the one after for 1. A negative number turns that off. */
+void fault_alloc_fail(int nth);
+
+/* Allocations since the last fault_alloc_fail, on all threads. */
+int fault_alloc_count(void);
+
+#endif
