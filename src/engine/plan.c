@@ -2,10 +2,10 @@
  *
  *   total(slots) = fixed lines + store(slots) + reserve, all rounded up to what the system may make resident
  *
- * Large ranges lie on 2 MiB pages, whose last one counts in full. The first line is the resident set measured
- * now, when the catalogue and the tokenizer are loaded already; library code that has not run yet and stacks
- * that are not deep yet follow as a line of their own. The reserve covers what nobody counts: the heap's own
- * losses, small objects, page tables (8 bytes per 4 KiB page, a cgroup charges them).
+ * The first line is the resident set measured now, when the catalogue and the tokenizer are loaded already;
+ * library code that has not run yet and stacks that are not deep yet follow as a line of their own. The reserve covers
+ * what nobody counts: the heap's own losses, small objects, page tables (8 bytes per 4 KiB page, a cgroup charges
+ * them).
  *
  * A plan that does not fit is made with the fewest slots, so that its lines show what would be needed. */
 #include "engine/plan.h"
@@ -19,8 +19,8 @@
 #include "os/memory.h"
 
 #define MIB ((uint64_t)1 << 20)
-#define HUGE_PAGE (2 * MIB)
 
+#define PAGE_BYTES ((uint64_t)64 << 10)   /* the largest page size in use */
 #define LIBRARY_BYTES (4 * MIB)           /* library code and data that become resident later */
 #define STACK_BYTES ((uint64_t)256 << 10) /* resident part of a thread's stack */
 #define RESERVE_BYTES (6 * MIB)
@@ -34,10 +34,10 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* A range of its own mapping, as it may become resident. */
+/* Whole pages. A huge page never reaches past the end of its mapping, so it makes nothing more resident. */
 static uint64_t resident(uint64_t bytes)
 {
-    return round_up(bytes, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096);
+    return round_up(bytes, PAGE_BYTES);
 }
 
 struct model_options plan_model_options(const struct plan_subject *subject, size_t context)
