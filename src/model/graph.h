@@ -41,10 +41,10 @@ static inline size_t chunk_visible(const struct chunk *chunk, size_t i)
     return chunk->position + i + 1;
 }
 
-/* Resident bytes of a mapping at most: whole pages, huge ones from 2 MiB. */
+/* Resident bytes of a mapping at most: whole pages, 64 KiB being the largest ordinary page of any system. */
 static inline uint64_t model_page_bytes(uint64_t bytes)
 {
-    uint64_t page = bytes >= (2u << 20) ? 2u << 20 : 4096;
+    const uint64_t page = 64 << 10;
     return (bytes + page - 1) / page * page;
 }
 

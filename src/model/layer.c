@@ -45,7 +45,7 @@ static sluice_status feed_sparse(const struct chunk *chunk, uint32_t layer_index
         .x = scratch->h,
         .ids = scratch->route_ids,
         .weights = scratch->route_weights,
-        .shared = layer->has_mlp ? &layer->mlp : NULL,
+        .shared = &layer->mlp,
         .out = scratch->branch,
         .cancel = chunk->cancel,
     };

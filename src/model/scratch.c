@@ -150,9 +150,9 @@ static void place_all(struct cursor *cursor, const struct model_options *options
     }
     out->act = place(cursor, act, 1);
 
-    /* Layer 0 has an indexer: no row ever weighs more than index_topk positions. */
+    /* Layer 0 is a full layer, so with an indexer no row ever weighs more than index_topk positions. */
     uint64_t positions = options->context;
-    if (container->layers[0].has_indexer && config->index_topk < positions) {
+    if (container->has_indexer && config->index_topk < positions) {
         positions = config->index_topk;
     }
     out->score_stride = round_up(positions, KERNEL_POSITION_BLOCK);

@@ -92,10 +92,7 @@ static sluice_status load_layer(struct loader *loader, const struct stored_layer
     TRY(load_attention(loader, stored, out, err));
     TRY(load_vector(loader, &stored->post_attention_layernorm, &out->post_attention_layernorm, err));
     out->sparse = stored->sparse;
-    out->has_mlp = !stored->sparse || loader->container->config.n_shared_experts > 0;
-    if (out->has_mlp) {
-        TRY(load_mlp(loader, &stored->mlp, &out->mlp, err));
-    }
+    TRY(load_mlp(loader, &stored->mlp, &out->mlp, err));
     if (!stored->sparse) {
         return SLUICE_OK;
     }

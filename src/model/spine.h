@@ -25,7 +25,6 @@ struct spine_indexer {
 struct spine_layer {
     bool sparse;
     bool has_indexer;
-    bool has_mlp;                           /* false: a sparse layer without a shared expert */
     const float *input_layernorm;           /* [hidden_size] */
     const float *post_attention_layernorm;  /* [hidden_size] */
     const float *q_a_layernorm;             /* [q_lora_rank] */
