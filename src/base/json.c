@@ -16,18 +16,18 @@
 
 /* ---- Parsing -------------------------------------------------------------------------------------- */
 
+/* jansson leaves the text empty, and the code unset, when memory is out. */
 static sluice_status parse_failed(const json_error_t *failure, const char *source, sluice_error *err)
 {
-    switch (json_error_code(failure)) {
-    case json_error_out_of_memory:
+    if (failure->text[0] == '\0') {
         return error_set(err, SLUICE_NO_MEMORY, "%s: out of memory for its JSON", source);
-    case json_error_stack_overflow:
+    }
+    if (json_error_code(failure) == json_error_stack_overflow) {
         return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: JSON nested too deeply", source, failure->line,
                          failure->column);
-    default:
-        return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: not valid JSON: %s", source, failure->line,
-                         failure->column, failure->text);
     }
+    return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: not valid JSON: %s", source, failure->line,
+                     failure->column, failure->text);
 }
 
 sluice_status json_parse(const char *text, size_t len, const char *source, json_t **out, sluice_error *err)
@@ -107,9 +107,11 @@ sluice_status json_parse_file(const char *path, size_t limit, json_t **out, slui
 
     struct buffer text;
     buffer_init(&text, limit < SIZE_MAX ? limit + 1 : SIZE_MAX);
-    sluice_status status = buffer_reserve(&text, size < SIZE_MAX ? size + 1 : size, err);
+    sluice_status status = buffer_reserve(&text, size < SIZE_MAX ? size + 1 : size, NULL);
     if (status == SLUICE_OK) {
         status = read_whole(fd, path, limit, &text, err);
+    } else {
+        error_set(err, status, "%s: out of memory for its %zu bytes", path, size);
     }
     close(fd);
     if (status == SLUICE_OK) {
