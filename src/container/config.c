@@ -112,7 +112,7 @@ static sluice_status read_real(const struct source *source, const char *field, d
 
 static sluice_status read_reals(struct model_config *config, const struct source *source, sluice_error *err)
 {
-    double eps, scale;
+    double eps = 0.0, scale = 0.0;
     TRY(read_real(source, "rms_norm_eps", 1e-30, 1.0, &eps, err));
     TRY(read_real(source, "routed_scaling_factor", 1e-6, 1e6, &scale, err));
     TRY(json_get_bool(source->json, source->path, "norm_topk_prob", &config->norm_topk_prob, err));
@@ -129,10 +129,10 @@ static sluice_status read_rope_theta(struct model_config *config, const struct s
     if (inner.json == NULL || !json_has(inner.json, "rope_theta")) {
         return read_real(source, "rope_theta", min, max, &config->rope_theta, err);
     }
-    double theta;
+    double theta = 0.0;
     TRY(read_real(&inner, "rope_theta", min, max, &theta, err));
     if (json_has(source->json, "rope_theta")) {
-        double top;
+        double top = 0.0;
         TRY(read_real(source, "rope_theta", min, max, &top, err));
         if (top != theta) {
             return error_set(err, SLUICE_FORMAT, "%s: rope_theta is %g, but rope_parameters.rope_theta is %g",

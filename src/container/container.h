@@ -103,11 +103,26 @@ sluice_status container_read_f32(const struct container *container, const struct
 sluice_status container_read_matrix(const struct container *container, const struct stored_matrix *matrix,
                                     void *weights, float *scales, struct quant_matrix *out, sluice_error *err);
 
-/* Writes a random container of any geometry, shard by shard, with config and a byte-level tokenizer. */
+/* Checks every value that must be finite – norms, routers, biases, scales of routed experts included, weights that are
+ * not quantised – and describes the container as JSON (zero-terminated, released with free): identity, geometry,
+ * shards, tensors; per role bytes and number of tensors by kind; whether MTP layer and indexer are complete, partial or
+ * absent, and why. SLUICE_NUMERIC names the tensor and the element. */
+sluice_status container_describe(const struct container *container, const struct log *log, char **json,
+                                 sluice_error *err);
+
 struct synth_geometry {
-    uint32_t hidden, intermediate, experts, top_k, layers, dense, vocab, group, mtp;
+    uint32_t hidden;       /* a multiple of 8, at least 64; below 1024 the other dimensions shrink with it */
+    uint32_t intermediate; /* of an expert, a multiple of 8; dense layers have 2 * hidden */
+    uint32_t experts, top_k;
+    uint32_t layers, dense; /* the first `dense` layers are dense; the MTP layer is not counted */
+    uint32_t vocab;         /* at least 512 */
+    uint32_t group;         /* columns a scale of an int4 matrix covers; 0: one scale a row */
+    uint32_t mtp;           /* 1: with an MTP layer */
     uint64_t seed;
 };
+
+/* Writes a random container, shard by shard, with config and a byte-level tokenizer, into a directory that is new or
+ * empty. The same geometry and seed give the same bytes. After a failure nothing is left. */
 sluice_status container_synth(const char *dir, const struct synth_geometry *geometry, const struct log *log,
                               sluice_error *err);
 

@@ -3,13 +3,11 @@
  * F32 goes straight into the caller's memory; BF16 and F16 pass through a small buffer and are widened, which is
  * exact. Nothing that is read here may be infinite or NaN: one such scale or norm would make every later token
  * the same nonsense, so it is named instead. */
-#include "container/container.h"
+#include "container/read.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "container/safetensors.h"
 
 #define CHUNK_ELEMENTS 4096
@@ -54,27 +52,34 @@ static bool is_finite(float value)
     return (bits & 0x7F800000) != 0x7F800000;
 }
 
-static sluice_status check_finite(const struct os_file *file, const struct tensor_ref *ref, const float *values,
-                                  uint64_t n, sluice_error *err)
+static sluice_status read_16bit(const struct os_file *file, enum tensor_dtype dtype, uint64_t offset, size_t n,
+                                float *dst, sluice_error *err)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        if (!is_finite(values[i])) {
-            return error_set(err, SLUICE_NUMERIC, "%s: tensor %s: element %" PRIu64 " is not finite", file->path,
-                             ref->name, i);
-        }
+    uint16_t chunk[CHUNK_ELEMENTS];
+    for (size_t done = 0; done < n;) {
+        size_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
+        TRY(os_file_read_at(file, chunk, count * sizeof(*chunk), offset + done * sizeof(*chunk), err));
+        widen(dtype, chunk, count, dst + done);
+        done += count;
     }
     return SLUICE_OK;
 }
 
-static sluice_status read_16bit(const struct os_file *file, const struct tensor_ref *ref, uint64_t n, float *dst,
-                                sluice_error *err)
+sluice_status read_f32_range(const struct container *container, const struct tensor_ref *ref, uint64_t first, size_t n,
+                             float *dst, sluice_error *err)
 {
-    uint16_t chunk[CHUNK_ELEMENTS];
-    for (uint64_t done = 0; done < n;) {
-        size_t count = n - done < CHUNK_ELEMENTS ? (size_t)(n - done) : CHUNK_ELEMENTS;
-        TRY(os_file_read_at(file, chunk, count * sizeof(*chunk), ref->offset + done * sizeof(*chunk), err));
-        widen(ref->dtype, chunk, count, dst + done);
-        done += count;
+    const struct os_file *file = &container->shards[ref->shard];
+    uint64_t offset = ref->offset + first * safetensors_dtype_size(ref->dtype);
+    if (ref->dtype == DTYPE_F32) {
+        TRY(os_file_read_at(file, dst, n * sizeof(float), offset, err));
+    } else {
+        TRY(read_16bit(file, ref->dtype, offset, n, dst, err));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!is_finite(dst[i])) {
+            return error_set(err, SLUICE_NUMERIC, "%s: tensor %s: element %" PRIu64 " is not finite", file->path,
+                             ref->name, first + i);
+        }
     }
     return SLUICE_OK;
 }
@@ -82,17 +87,11 @@ static sluice_status read_16bit(const struct os_file *file, const struct tensor_
 sluice_status container_read_f32(const struct container *container, const struct tensor_ref *ref, uint64_t n,
                                  float *dst, sluice_error *err)
 {
-    const struct os_file *file = &container->shards[ref->shard];
     if (ref->dtype == DTYPE_U8 || ref->bytes != n * safetensors_dtype_size(ref->dtype)) {
         return error_set(err, SLUICE_INVALID, "%s: tensor %s does not hold %" PRIu64 " floating-point values",
-                         file->path, ref->name, n);
+                         container->shards[ref->shard].path, ref->name, n);
     }
-    if (ref->dtype == DTYPE_F32) {
-        TRY(os_file_read_at(file, dst, (size_t)ref->bytes, ref->offset, err));
-    } else {
-        TRY(read_16bit(file, ref, n, dst, err));
-    }
-    return check_finite(file, ref, dst, n, err);
+    return read_f32_range(container, ref, 0, (size_t)n, dst, err);
 }
 
 /* ---- Matrices ---------------------------------------------------------------------------------------- */
