@@ -44,6 +44,9 @@ sluice_status executor_open(struct executor **out, const struct executor_options
 void executor_close(struct executor **executor);
 size_t executor_bytes(const struct executor_options *options); /* scratch that open allocates */
 
+/* What the device must take in one call, to be passed to its open: a batch is computed in groups of experts. */
+void executor_call_limits(const struct executor_options *options, size_t *max_rows, size_t *max_blocks);
+
 /* Computes the batch. On failure no lease is left out and the store is as usable as before. */
 sluice_status executor_run(struct executor *executor, const struct expert_batch *batch, sluice_error *err);
 

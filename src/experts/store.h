@@ -48,18 +48,26 @@ void expert_store_get_stats(const struct expert_store *store, struct expert_stor
 
 /* Asks for expert `expert` of layer `layer`. Takes a lease at once: the slot cannot be reused until it is
  * released, whatever becomes of the read. *ready tells whether the weights are already there; if not, a
- * read has been started or joined. SLUICE_BUSY: every slot is leased or loading; release one and ask again. */
+ * read has been started or joined. SLUICE_BUSY: no slot that the policy grants this layer is free of leases and reads;
+ * release one and ask again. */
 sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, uint32_t expert,
                                    struct expert_lease *lease, bool *ready, sluice_error *err);
 
+/* Takes a lease only if the weights are already there, which counts as a hit. Never reads, never evicts: a batch leases
+ * what it finds before its misses make room. */
+bool expert_store_acquire_ready(struct expert_store *store, uint32_t layer, uint32_t expert,
+                                struct expert_lease *lease);
+
 /* Blocks until at least one of the n leases is ready or failed, and returns its index in *which.
  * A failed one: SLUICE_IO (or SLUICE_NUMERIC for a non-finite scale) naming file and tensor, with *which set.
- * cancel may be NULL; when it becomes true (expert_store_wake helps) SLUICE_CANCELLED. */
+ * cancel may be NULL; when it becomes true (expert_store_wake helps) SLUICE_CANCELLED. With n = 0 it returns
+ * SLUICE_OK after the next change of any slot, or a moment: for a caller who was told SLUICE_BUSY and holds nothing. */
 sluice_status expert_store_wait(struct expert_store *store, const struct expert_lease *leases, size_t n,
                                 const atomic_bool *cancel, size_t *which, sluice_error *err);
 void expert_store_wake(struct expert_store *store);
 
-/* The weights of a ready slot, in place; valid until release. SLUICE_STALE for another generation. */
+/* The weights of a ready slot, in place; valid until release. SLUICE_STALE for another generation or a lease that is
+ * no longer out, SLUICE_BUSY while the slot is loading, the error of expert_store_wait if its read failed. */
 sluice_status expert_store_view(const struct expert_store *store, struct expert_lease lease, struct expert_weights *out,
                                 sluice_error *err);
 

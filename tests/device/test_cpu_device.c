@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "device/count_alloc.h"
 #include "device/cpu/cpu_device.h"
 #include "device/reference.h"
 #include "os/cpu.h"
+#include "support/fault_alloc.h"
 
 #define HIDDEN 72
 #define MIDDLE 104
@@ -296,19 +296,26 @@ static void test_memory_is_what_was_announced(void **state)
     struct thread_pool *pool = NULL;
     struct device *device = NULL;
     assert_int_equal(thread_pool_open(&pool, 2, NULL), SLUICE_OK);
-    count_alloc_start();
+    fault_alloc_fail(-1);
     assert_int_equal(cpu_device_open(&device, &f->tables[0], pool, &limits, NULL), SLUICE_OK);
-    count_alloc_stop();
-    assert_int_equal(count_alloc_bytes(), cpu_device_bytes(&limits));
+    assert_int_equal(fault_alloc_bytes(), cpu_device_bytes(&limits));
+    int allocations = fault_alloc_count();
 
     struct expert_weights w = make_expert(QUANT_INT4_ROW, QUANT_INT4_ROW, QUANT_INT4_ROW, 72, 40, &seed);
     struct device_block block = {.weights = w, .x = f->x, .x_stride = 72, .m = 9, .out = f->out, .out_stride = 72};
-    count_alloc_start();
+    fault_alloc_fail(-1);
     assert_int_equal(device_run_blocks(device, &block, 1, NULL), SLUICE_OK);
-    count_alloc_stop();
-    assert_int_equal(count_alloc_calls(), 0);
+    assert_int_equal(fault_alloc_count(), 0);
     free_expert(&w);
     device_close(&device);
+
+    for (int i = 0; i < allocations; i++) {
+        sluice_error err = {0};
+        fault_alloc_fail(i);
+        assert_int_equal(cpu_device_open(&device, &f->tables[0], pool, &limits, &err), SLUICE_NO_MEMORY);
+        assert_null(device);
+    }
+    fault_alloc_fail(-1);
     thread_pool_close(&pool);
 }
 
@@ -329,10 +336,9 @@ static void run_linear(struct fixture *f, const struct quant_matrix *w, size_t n
         products[i] = (struct cpu_linear){.w = &w[i], .out = malloc(m * stride * sizeof(float)), .out_stride = stride};
         memset(products[i].out, 0x5A, m * stride * sizeof(float));
     }
-    count_alloc_start();
+    fault_alloc_fail(-1);
     cpu_linear_run(table, pool, products, n, f->x, HIDDEN, m, act);
-    count_alloc_stop();
-    assert_int_equal(count_alloc_calls(), 0);
+    assert_int_equal(fault_alloc_count(), 0);
     for (size_t i = 0; i < n; i++) {
         size_t stride = products[i].out_stride;
         float *expected = malloc(m * stride * sizeof(float));
