@@ -65,18 +65,18 @@ struct executor_options plan_executor_options(const struct plan_subject *subject
     };
 }
 
-/* One call carries at most every routed row of a chunk and, as one more block, the shared expert's rows. */
+/* Routed experts and the shared one run through the same device. */
 struct cpu_device_limits plan_device_limits(const struct plan_subject *subject)
 {
     const struct model_config *config = &subject->container->config;
-    size_t rows = subject->settings->prefill_rows;
+    struct executor_options executor = plan_executor_options(subject);
     uint32_t shared = config->moe_intermediate_size * config->n_shared_experts;
-    return (struct cpu_device_limits){
-        .max_rows = rows * (config->num_experts_per_tok + 1),
-        .max_blocks = (size_t)config->n_routed_experts + 1,
+    struct cpu_device_limits limits = {
         .max_hidden = config->hidden_size,
         .max_intermediate = shared > config->moe_intermediate_size ? shared : config->moe_intermediate_size,
     };
+    executor_call_limits(&executor, &limits.max_rows, &limits.max_blocks);
+    return limits;
 }
 
 uint64_t plan_session_bytes(const struct plan_subject *subject, size_t context)

@@ -3,10 +3,6 @@
 
 #include <time.h>
 
-struct turn_waiter {
-    struct turn_waiter *next;
-};
-
 sluice_status turn_init(struct turn *turn, sluice_error *err)
 {
     pthread_condattr_t attributes;

@@ -14,7 +14,10 @@
 
 #define TURN_POLL_MS 50
 
-struct turn_waiter; /* lives on the waiting thread's stack */
+/* Lives on the waiting thread's stack. */
+struct turn_waiter {
+    struct turn_waiter *next;
+};
 
 struct turn {
     pthread_mutex_t lock; /* guards what follows */
