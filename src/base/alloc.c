@@ -30,10 +30,11 @@ bool size_add(size_t a, size_t b, size_t *out)
 
 void *mem_zalloc(size_t n, size_t size)
 {
-    if (n == 0 || size == 0) {
-        n = size = 1;
+    size_t bytes;
+    if (!size_mul(n, size, &bytes)) {
+        return NULL;
     }
-    return calloc(n, size);
+    return calloc(bytes > 0 ? bytes : 1, 1);
 }
 
 void *mem_alloc_aligned(size_t n, size_t size)

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -178,13 +177,13 @@ sluice_status json_get_int(const json_t *object, const char *source, const char 
     int64_t number = json_integer_value(value);
     if (json_is_real(value)) {
         double real = json_real_value(value);
-        if (real != floor(real)) {
-            return error_set(err, SLUICE_FORMAT, "%s: field \"%s\" must be an integer, is %.17g", source, field, real);
-        }
-        /* 2^63, the first double that no int64_t holds; its negative is held */
+        /* 2^63 is the first double that no int64_t holds; its negative is held */
         if (real < -0x1p63 || real >= 0x1p63) {
             return error_set(err, SLUICE_FORMAT, "%s: field \"%s\" is %.17g, must be from %" PRId64 " to %" PRId64,
                              source, field, real, min, max);
+        }
+        if (real != (double)(int64_t)real) {
+            return error_set(err, SLUICE_FORMAT, "%s: field \"%s\" must be an integer, is %.17g", source, field, real);
         }
         number = (int64_t)real;
     }

@@ -128,14 +128,15 @@ static void parse_bounds_the_depth(void **state)
 {
     (void)state;
     enum { DEPTH = 100000 };
-    static char text[DEPTH * 6 + 1];
+    static char text[DEPTH * 6];
+    static const char opening[6] = {'{', '"', 'a', '"', ':', '['};
     json_t *root;
     sluice_error err;
     memset(text, '[', DEPTH);
     assert_int_equal(json_parse(text, DEPTH, "deep.json", &root, &err), SLUICE_FORMAT);
     assert_string_equal(err.message, "deep.json: line 1, column 2049: JSON nested too deeply");
     for (size_t i = 0; i < DEPTH; i++) {
-        memcpy(text + 6 * i, "{\"a\":[", 6);
+        memcpy(text + 6 * i, opening, sizeof(opening));
     }
     assert_int_equal(json_parse(text, DEPTH * 6, "deep.json", &root, &err), SLUICE_FORMAT);
     assert_non_null(strstr(err.message, "nested too deeply"));

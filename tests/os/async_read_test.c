@@ -58,7 +58,7 @@ static ssize_t disk_pread(int fd, void *dst, size_t len, off_t offset)
         failure = disk.direct_errno;
     } else if (offset >= disk.bad_from) {
         failure = EIO;
-    } else if ((off_t)len > disk.bad_from - offset) {
+    } else if (offset >= 0 && (off_t)len > disk.bad_from - offset) {
         len = (size_t)(disk.bad_from - offset);
     }
     len = len < disk.most ? len : disk.most;
