@@ -139,9 +139,9 @@ static sluice_status wrong_counts(const struct catalogue *catalogue, const struc
 {
     char shape[SAFETENSORS_SHAPE_TEXT], scales_shape[SAFETENSORS_SHAPE_TEXT];
     return error_set(err, SLUICE_FORMAT,
-                     "%s: tensor %s is U8 of shape %s with scales of shape %s: %s [%u, %u] (int8: %" PRIu64
+                     "%s: tensor %s is U8 of shape %s and %s of shape %s: %s [%u, %u] (int8: %" PRIu64
                      " bytes, int4: %" PRIu64 ", scales: %u or one a group)",
-                     path_of(catalogue, weights), weights->name, safetensors_shape_text(weights, shape),
+                     path_of(catalogue, weights), weights->name, safetensors_shape_text(weights, shape), scales->name,
                      safetensors_shape_text(scales, scales_shape),
                      match == QUANT_MATCH_NONE ? "not the counts of a matrix"
                                                : "both int8 and int4 have the counts of a matrix",

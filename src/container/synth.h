@@ -22,8 +22,8 @@
 
 struct synth_tensor {
     const char *name; /* without ".qs", in the plan's arena */
-    uint32_t layer;
-    bool is_expert;
+    uint32_t layer, expert;
+    bool is_expert; /* a routed expert's; else expert is 0 */
     enum layout_form form;
     enum layout_role role;
     enum quant_kind kind; /* QUANT_F32 for vectors and the router */
@@ -56,6 +56,9 @@ uint64_t synth_scale_bytes(const struct synth_tensor *tensor);  /* of its ".qs",
 /* Writes one shard to a new file. *done counts bytes over all shards and is reported to log. */
 sluice_status synth_write_shard(const char *path, const struct synth_plan *plan, const struct synth_shard *shard,
                                 uint64_t seed, uint64_t *done, const struct log *log, sluice_error *err);
+
+/* Writes a new file of these bytes. */
+sluice_status synth_write_bytes(const char *path, const void *data, size_t len, sluice_error *err);
 
 /* The three JSON files. config.json comes last: without it nothing takes the directory for a container. */
 sluice_status synth_write_texts(const char *dir, const struct model_config *config, sluice_error *err);

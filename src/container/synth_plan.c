@@ -74,6 +74,7 @@ static sluice_status visit_tensor(void *user, const struct layout_place *place, 
     struct synth_tensor *tensor = &plan->tensors[plan->n_tensors++];
     *tensor = (struct synth_tensor){.name = name,
                                     .layer = place->layer,
+                                    .expert = place->expert,
                                     .is_expert = strstr(name, ".mlp.experts.") != NULL,
                                     .form = place->form,
                                     .role = place->role,
@@ -95,21 +96,21 @@ static int compare_tensor(const void *a, const void *b)
 
 /* ---- Shards ------------------------------------------------------------------------------------------ */
 
-/* True if both are matrices of one expert: equal names up to "down_proj", "gate_proj", "up_proj". */
 static bool same_expert(const struct synth_tensor *a, const struct synth_tensor *b)
 {
-    size_t len = (size_t)(strrchr(a->name, '.') - a->name); /* before ".weight" */
-    while (len > 0 && a->name[len - 1] != '.') {
-        len--;
-    }
-    return a->is_expert && b->is_expert && strncmp(a->name, b->name, len) == 0;
+    return a->is_expert && b->is_expert && a->layer == b->layer && a->expert == b->expert;
 }
 
-/* True if a shard may end between tensors i and i + 1. */
-static bool may_cut(const struct synth_plan *plan, size_t i)
+/* True if a shard of so many bytes ends between tensors i and i + 1: when it is full, inside the next expert or at the
+ * end of the layer; when it is half full, inside the middle expert of a layer. */
+static bool ends_here(const struct synth_plan *plan, const struct model_config *config, size_t i, uint64_t bytes,
+                      uint64_t limit)
 {
     const struct synth_tensor *tensor = &plan->tensors[i], *next = tensor + 1;
-    return tensor->layer != next->layer || same_expert(tensor, next);
+    if (same_expert(tensor, next)) {
+        return bytes >= limit || (bytes >= limit / 2 && tensor->expert == config->n_routed_experts / 2);
+    }
+    return bytes >= limit && tensor->layer != next->layer;
 }
 
 /* The MTP layer has shards of its own, numbered from 0 again. */
@@ -118,7 +119,7 @@ static sluice_status cut_shards(struct synth_plan *plan, const struct model_conf
     uint32_t n_layers = config->num_hidden_layers + config->num_nextn_predict_layers;
     uint64_t limit = plan->total_bytes / n_layers;
     limit = limit < SHARD_BYTES_MAX ? limit : SHARD_BYTES_MAX;
-    size_t cap = (size_t)(plan->total_bytes / limit) + 3; /* all but the last of each series reach the limit */
+    size_t cap = (size_t)(plan->total_bytes / (limit / 2)) + 3; /* all but the last of each series are half full */
     plan->shards = arena_alloc(&plan->arena, cap, sizeof(*plan->shards));
     if (plan->shards == NULL) {
         return error_set(err, SLUICE_NO_MEMORY, "no memory to plan the container");
@@ -130,7 +131,7 @@ static sluice_status cut_shards(struct synth_plan *plan, const struct model_conf
         const struct synth_tensor *tensor = &plan->tensors[i];
         bool mtp = tensor->layer == config->num_hidden_layers;
         bool mtp_starts = mtp && mtp_number == 0;
-        if (shard == NULL || mtp_starts || (bytes >= limit && may_cut(plan, i - 1))) {
+        if (shard == NULL || mtp_starts || ends_here(plan, config, i - 1, bytes, limit)) {
             shard = &plan->shards[plan->n_shards++];
             *shard = (struct synth_shard){.first = i};
             snprintf(shard->name, sizeof(shard->name), "out%s-%05u.safetensors", mtp ? "-mtp" : "",

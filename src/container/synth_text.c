@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "os/file.h"
 
 #define FIRST_SPECIAL 256
 
@@ -191,13 +190,13 @@ static sluice_status write_json(const char *dir, const char *name, json_t *json,
 {
     char path[4096];
     int len = snprintf(path, sizeof(path), "%s/%s", dir, name);
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1));
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(json);
     sluice_status status;
     if (text == NULL || len >= (int)sizeof(path)) {
         status = error_set(err, SLUICE_NO_MEMORY, "%s: no memory to write %s", dir, name);
     } else {
-        status = os_file_replace(path, text, strlen(text), err);
+        status = synth_write_bytes(path, text, strlen(text), err);
     }
     free(text);
     return status;

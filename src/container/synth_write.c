@@ -255,18 +255,26 @@ static sluice_status write_pieces(struct output *out, const struct piece *pieces
     return flush(out, err);
 }
 
+static sluice_status output_create(struct output *out, sluice_error *err)
+{
+    out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return out->fd >= 0 ? SLUICE_OK : error_set_errno(err, SLUICE_IO, errno, "%s: cannot create", out->path);
+}
+
+/* Closes the file; a failure to do so counts unless `status` is one already. */
+static sluice_status output_close(struct output *out, sluice_status status, sluice_error *err)
+{
+    if (close(out->fd) != 0 && status == SLUICE_OK) {
+        return error_set_errno(err, SLUICE_IO, errno, "%s: cannot write", out->path);
+    }
+    return status;
+}
+
 static sluice_status write_file(struct output *out, const struct piece *pieces, size_t n, uint64_t seed,
                                 sluice_error *err)
 {
-    out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (out->fd < 0) {
-        return error_set_errno(err, SLUICE_IO, errno, "%s: cannot create", out->path);
-    }
-    sluice_status status = write_pieces(out, pieces, n, seed, err);
-    if (close(out->fd) != 0 && status == SLUICE_OK) {
-        status = error_set_errno(err, SLUICE_IO, errno, "%s: cannot write", out->path);
-    }
-    return status;
+    TRY(output_create(out, err));
+    return output_close(out, write_pieces(out, pieces, n, seed, err), err);
 }
 
 sluice_status synth_write_shard(const char *path, const struct synth_plan *plan, const struct synth_shard *shard,
@@ -284,4 +292,11 @@ sluice_status synth_write_shard(const char *path, const struct synth_plan *plan,
     free(out.chunk);
     free(pieces);
     return status;
+}
+
+sluice_status synth_write_bytes(const char *path, const void *data, size_t len, sluice_error *err)
+{
+    struct output out = {.path = path};
+    TRY(output_create(&out, err));
+    return output_close(&out, write_all(&out, data, len, err), err);
 }
