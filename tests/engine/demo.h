@@ -29,6 +29,9 @@ void demo_load_prompt(struct demo_prompt *out, size_t i);
 /* Options for the demo: two threads, a context of 512, chunks of 16. */
 sluice_engine_options demo_options(void);
 
+/* The smallest memory limit with which these options can be opened next. */
+uint64_t demo_least_memory(const sluice_engine_options *options);
+
 /* NULL: demo_options. */
 sluice_engine *demo_open(const sluice_engine_options *options);
 void demo_close(sluice_engine **engine);

@@ -134,10 +134,8 @@ static int reset(void **state)
 /* Few slots, so that every token reads. */
 static sluice_engine *open_small(void)
 {
-    sluice_plan plan;
     sluice_engine_options options = demo_options();
-    assert_int_equal(sluice_plan_compute(&plan, &options, NULL), SLUICE_OK);
-    options.memory_limit = plan.minimum;
+    options.memory_limit = demo_least_memory(&options);
     return demo_open(&options);
 }
 
