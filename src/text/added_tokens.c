@@ -136,37 +136,40 @@ static sluice_status load_token(struct added_tokens *added, const json_t *object
     if (token.content == NULL) {
         return out_of_memory(source, err);
     }
-    token.len = (uint32_t)len;
+    token.text = token.content;
+    token.len = token.text_len = (uint32_t)len;
     token.id = (uint32_t)id;
     added->tokens[added->n++] = token;
     return SLUICE_OK;
 }
 
-/* Adds the spelling of token i to the set it is looked for in. */
-static sluice_status add_spelling(struct added_tokens *added, size_t i, bool nfc, const char *source, sluice_error *err)
+/* Brings the text that a normalised token stands for into NFC. */
+static sluice_status normalize_token(struct added_tokens *added, struct added_token *token, const char *source,
+                                     sluice_error *err)
 {
-    const struct added_token *token = &added->tokens[i];
-    struct added_spelling spelling = {.text = token->content, .len = token->len, .token = (uint32_t)i};
-    if (!token->normalized) {
-        added->raw.spellings[added->raw.n++] = spelling;
-        return SLUICE_OK;
-    }
-    if (nfc) {
-        struct buffer text;
-        buffer_init(&text, SIZE_MAX / 4);
-        sluice_status status = normalize_nfc(token->content, token->len, &text, err);
-        if (status == SLUICE_OK) {
-            spelling.text = arena_strndup(&added->arena, text.data, text.len);
-            spelling.len = (uint32_t)text.len;
-        }
-        buffer_free(&text);
-        if (status == SLUICE_OK && spelling.text == NULL) {
+    struct buffer text;
+    buffer_init(&text, SIZE_MAX / 4);
+    sluice_status status = normalize_nfc(token->content, token->len, &text, err);
+    if (status == SLUICE_OK) {
+        token->text = arena_strndup(&added->arena, text.data, text.len);
+        token->text_len = (uint32_t)text.len;
+        if (token->text == NULL) {
             status = out_of_memory(source, err);
         }
-        TRY(status);
     }
-    added->normalized.spellings[added->normalized.n++] = spelling;
-    return SLUICE_OK;
+    buffer_free(&text);
+    return status;
+}
+
+/* Enters token i into the sets it is looked for in. */
+static void add_spellings(struct added_tokens *added, size_t i)
+{
+    const struct added_token *token = &added->tokens[i];
+    struct added_matcher *matcher = token->normalized ? &added->normalized : &added->raw;
+    added->all.spellings[added->all.n++] =
+        (struct added_spelling){.text = token->content, .len = token->len, .token = (uint32_t)i};
+    matcher->spellings[matcher->n++] =
+        (struct added_spelling){.text = token->text, .len = token->text_len, .token = (uint32_t)i};
 }
 
 static sluice_status reserve(struct added_tokens *added, size_t n, const char *source, sluice_error *err)
@@ -182,7 +185,7 @@ static sluice_status reserve(struct added_tokens *added, size_t n, const char *s
     return SLUICE_OK;
 }
 
-sluice_status added_tokens_load(struct added_tokens *added, const json_t *list, bool normalize_nfc, const char *source,
+sluice_status added_tokens_load(struct added_tokens *added, const json_t *list, bool nfc, const char *source,
                                 sluice_error *err)
 {
     size_t n = json_array_size(list);
@@ -194,9 +197,10 @@ sluice_status added_tokens_load(struct added_tokens *added, const json_t *list, 
         char place[SOURCE_CAP];
         source_join_index(place, source, "added_tokens", i);
         TRY(load_token(added, json_array_get(list, i), place, err));
-        TRY(add_spelling(added, i, normalize_nfc, place, err));
-        added->all.spellings[added->all.n++] = (struct added_spelling){
-            .text = added->tokens[i].content, .len = added->tokens[i].len, .token = (uint32_t)i};
+        if (nfc && added->tokens[i].normalized) {
+            TRY(normalize_token(added, &added->tokens[i], place, err));
+        }
+        add_spellings(added, i);
     }
     matcher_finish(&added->all);
     if (added->all.n < n) {

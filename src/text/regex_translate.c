@@ -31,6 +31,9 @@
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}" \
     "\\x{1F170}-\\x{1F189}"
 
+/* Outside a set, Oniguruma's \w also holds the superscript digits and fractions of Latin-1. */
+#define WORD_ALONE WORD_SET "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
+
 struct translator {
     const char *in;
     size_t len, at;
@@ -229,9 +232,9 @@ static sluice_status translate_class_escape(struct translator *t, bool in_set)
     case 'S':
         return emit_str(t, in_set ? NOT_SPACE_SET : "[^" SPACE_SET "]");
     case 'w':
-        return emit_str(t, in_set ? WORD_SET : "[" WORD_SET "]");
+        return emit_str(t, in_set ? WORD_SET : "[" WORD_ALONE "]");
     case 'W':
-        return emit_str(t, "[^" WORD_SET "]");
+        return emit_str(t, "[^" WORD_ALONE "]");
     case 'd':
         return emit_str(t, "\\p{Nd}");
     default:

@@ -82,6 +82,8 @@ const struct merge_slot *vocabulary_find_merge(const struct vocabulary *vocabula
 struct added_token {
     const char *content; /* as the file spells it */
     uint32_t len;
+    const char *text; /* what it stands for: the spelling it is found by, the content in NFC if normalized */
+    uint32_t text_len;
     uint32_t id;
     bool lstrip, rstrip; /* the white space before, after belongs to it */
     bool single_word;    /* not within a word */
@@ -112,8 +114,8 @@ struct added_tokens {
     struct added_matcher normalized; /* those looked for in the normalised text, spelled normalised */
 };
 
-/* Reads the array `list` (NULL: none). normalize_nfc: the spelling of normalised tokens is brought into NFC. */
-sluice_status added_tokens_load(struct added_tokens *added, const json_t *list, bool normalize_nfc, const char *source,
+/* Reads the array `list` (NULL: none). nfc: the normalizer is NFC. */
+sluice_status added_tokens_load(struct added_tokens *added, const json_t *list, bool nfc, const char *source,
                                 sluice_error *err);
 void added_tokens_free(struct added_tokens *added);
 

@@ -130,7 +130,7 @@ static sluice_status reserve(struct vocabulary *vocabulary, json_t *words, const
         n_ids = id >= n_ids ? id + (size_t)1 : n_ids;
     }
     for (size_t i = 0; i < added->n; i++) {
-        n_bytes += added->tokens[i].len;
+        n_bytes += added->tokens[i].text_len;
         n_ids = added->tokens[i].id >= n_ids ? added->tokens[i].id + (size_t)1 : n_ids;
     }
     size_t n_words = table_size(json_object_size(words));
@@ -200,8 +200,8 @@ static sluice_status enter_added(struct vocabulary *vocabulary, const struct add
                              source, token->id, token->content);
         }
     } else {
-        memcpy(vocabulary->bytes + vocabulary->n_bytes, token->content, token->len);
-        entry = enter(vocabulary, token->id, token->len);
+        memcpy(vocabulary->bytes + vocabulary->n_bytes, token->text, token->text_len);
+        entry = enter(vocabulary, token->id, token->text_len);
     }
     entry->added = 1;
     entry->special = token->special;
