@@ -247,6 +247,16 @@ static void lease_resident(struct executor *executor, const struct expert_batch 
     }
 }
 
+/* Asks for one expert. With nothing to compute and nothing to wait for, any slot will do. */
+static sluice_status ask_for(struct executor *executor, uint32_t layer, struct item *item, bool *ready,
+                             sluice_error *err)
+{
+    struct expert_store *store = executor->options.store;
+    bool stuck = executor->n_loading == 0 && executor->next_ready == executor->n_ready;
+    return stuck ? expert_store_acquire_any(store, layer, item->expert, &item->lease, ready, err)
+                 : expert_store_acquire(store, layer, item->expert, &item->lease, ready, err);
+}
+
 /* Asks for missing experts until all are asked for or the store has no slot left. */
 static sluice_status ask_for_missing(struct executor *executor, const struct expert_batch *batch, sluice_error *err)
 {
@@ -255,8 +265,7 @@ static sluice_status ask_for_missing(struct executor *executor, const struct exp
         struct item *item = &executor->items[index];
         bool ready;
         sluice_error failure;
-        sluice_status status =
-            expert_store_acquire(executor->options.store, batch->layer, item->expert, &item->lease, &ready, &failure);
+        sluice_status status = ask_for(executor, batch->layer, item, &ready, &failure);
         if (status == SLUICE_BUSY) {
             return SLUICE_OK;
         }

@@ -10,6 +10,7 @@
 #ifndef SLUICE_EXPERTS_POLICY_H
 #define SLUICE_EXPERTS_POLICY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,14 +42,14 @@ struct expert_policy {
     /* The slot's expert was asked for just now: found, or about to be read. */
     void (*use)(struct policy_table *table, uint32_t slot);
     /* The slot that an expert of this layer shall take: an idle or a ready one. POLICY_NONE: the layer has to wait for
-     * one that is held. */
-    uint32_t (*victim)(const struct policy_table *table, uint32_t layer);
+     * one that is held. last_resort: it holds none that it could wait for, so any ready slot will do. */
+    uint32_t (*victim)(const struct policy_table *table, uint32_t layer, bool last_resort);
 };
 
 /* Least recently used, within quotas. Victims in order: an idle slot; the least recently used among layers above their
- * quota; the least recently used of the layer itself; and if the layer holds no more than its quota, the least
- * recently used of all. A layer above its quota that finds only held slots waits for its own instead of robbing
- * the others: a long prompt needs most experts of every layer, and would evict each just before its turn. */
+ * quota; the least recently used of the layer itself; as a last resort, the least recently used of all. A layer that
+ * finds only held slots among these waits for its own instead of robbing the others: a long prompt needs most
+ * experts of every layer, and would evict each just before its turn. */
 extern const struct expert_policy expert_policy_lru;
 
 /* Slots that a layer is entitled to. */

@@ -2,8 +2,6 @@
  *
  * One pass over the table finds the best slot of every class. A few thousand slots take microseconds, and it is only
  * done before a read that takes milliseconds. */
-#include <stdbool.h>
-
 #include "experts/policy.h"
 
 static void lru_use(struct policy_table *table, uint32_t slot)
@@ -17,7 +15,7 @@ static bool is_older(const struct policy_table *table, size_t i, uint32_t best)
     return best == POLICY_NONE || table->slots[i].last_use < table->slots[best].last_use;
 }
 
-static uint32_t lru_victim(const struct policy_table *table, uint32_t layer)
+static uint32_t lru_victim(const struct policy_table *table, uint32_t layer, bool last_resort)
 {
     size_t quota = policy_quota(table);
     uint32_t above = POLICY_NONE, own = POLICY_NONE, any = POLICY_NONE;
@@ -45,7 +43,7 @@ static uint32_t lru_victim(const struct policy_table *table, uint32_t layer)
     if (own != POLICY_NONE) {
         return own;
     }
-    return table->held[layer] <= quota ? any : POLICY_NONE;
+    return last_resort ? any : POLICY_NONE;
 }
 
 const struct expert_policy expert_policy_lru = {.name = "lru", .use = lru_use, .victim = lru_victim};

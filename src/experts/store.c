@@ -378,8 +378,8 @@ bool expert_store_acquire_ready(struct expert_store *store, uint32_t layer, uint
     return ready;
 }
 
-sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, uint32_t expert,
-                                   struct expert_lease *lease, bool *ready, sluice_error *err)
+static sluice_status acquire(struct expert_store *store, uint32_t layer, uint32_t expert, bool last_resort,
+                             struct expert_lease *lease, bool *ready, sluice_error *err)
 {
     TRY(check_expert_id(store, layer, expert, err));
     sluice_status status = SLUICE_OK;
@@ -394,7 +394,7 @@ sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, u
         store->stats.hits += *ready ? 1 : 0;
         store->stats.misses += *ready ? 0 : 1;
     } else {
-        index = store->policy->victim(&store->table, store->sparse_of[layer]);
+        index = store->policy->victim(&store->table, store->sparse_of[layer], last_resort);
         if (index == POLICY_NONE) {
             status = error_set(err, SLUICE_BUSY, "expert store: every slot is in use");
         } else {
@@ -409,6 +409,18 @@ sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, u
         store_load_submit(slot, n_parts);
     }
     return status;
+}
+
+sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, uint32_t expert,
+                                   struct expert_lease *lease, bool *ready, sluice_error *err)
+{
+    return acquire(store, layer, expert, false, lease, ready, err);
+}
+
+sluice_status expert_store_acquire_any(struct expert_store *store, uint32_t layer, uint32_t expert,
+                                       struct expert_lease *lease, bool *ready, sluice_error *err)
+{
+    return acquire(store, layer, expert, true, lease, ready, err);
 }
 
 /* Index of the first lease that is no longer loading, with its status; n when all are. */

@@ -53,6 +53,11 @@ void expert_store_get_stats(const struct expert_store *store, struct expert_stor
 sluice_status expert_store_acquire(struct expert_store *store, uint32_t layer, uint32_t expert,
                                    struct expert_lease *lease, bool *ready, sluice_error *err);
 
+/* The same for a caller that holds no lease it could release: takes any slot that is free of leases and reads, whatever
+ * the policy would rather keep. */
+sluice_status expert_store_acquire_any(struct expert_store *store, uint32_t layer, uint32_t expert,
+                                       struct expert_lease *lease, bool *ready, sluice_error *err);
+
 /* Takes a lease only if the weights are already there, which counts as a hit. Never reads, never evicts: a batch leases
  * what it finds before its misses make room. */
 bool expert_store_acquire_ready(struct expert_store *store, uint32_t layer, uint32_t expert,
