@@ -321,24 +321,23 @@ static sluice_status resolve_all(struct opening *opening, sluice_error *err)
 
 /* ---- Open and close ---------------------------------------------------------------------------------- */
 
-static sluice_status container_alloc(struct container **out, const char *dir, sluice_error *err)
+/* NULL when memory is out. */
+static struct container *container_alloc(const char *dir)
 {
     struct container *container = mem_zalloc(1, sizeof(*container));
     struct container_memory *memory = mem_zalloc(1, sizeof(*memory));
     if (container == NULL || memory == NULL) {
         free(container);
         free(memory);
-        return error_set(err, SLUICE_NO_MEMORY, "%s: no memory to open it", dir);
+        return NULL;
     }
     arena_init(&memory->arena);
     container->memory = memory;
     container->dir = arena_strndup(&memory->arena, dir, strlen(dir));
     if (container->dir == NULL) {
         container_close(&container);
-        return error_set(err, SLUICE_NO_MEMORY, "%s: no memory to open it", dir);
     }
-    *out = container;
-    return SLUICE_OK;
+    return container;
 }
 
 static sluice_status open_steps(struct opening *opening, bool direct, sluice_error *err)
@@ -352,8 +351,10 @@ static sluice_status open_steps(struct opening *opening, bool direct, sluice_err
 sluice_status container_open(struct container **out, const char *dir, bool direct, const struct log *log,
                              sluice_error *err)
 {
-    struct opening opening = {.log = log};
-    TRY(container_alloc(&opening.container, dir, err));
+    struct opening opening = {.container = container_alloc(dir), .log = log};
+    if (opening.container == NULL) {
+        return error_set(err, SLUICE_NO_MEMORY, "%s: no memory to open it", dir);
+    }
     sluice_status status = open_steps(&opening, direct, err);
     catalogue_free(&opening.catalogue);
     if (status != SLUICE_OK) {

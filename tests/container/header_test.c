@@ -134,7 +134,8 @@ static void test_expensive_headers(void **state)
     memset(text, '[', 100000);
     assert_refused(text, 100000, 0, SLUICE_FORMAT, "nested");
     for (size_t i = 0; i < len; i += 2) {
-        memcpy(text + i, "0,", 2);
+        text[i] = '0';
+        text[i + 1] = ',';
     }
     text[0] = '[';
     assert_refused(text, len, 0, SLUICE_FORMAT, "values");

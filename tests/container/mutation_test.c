@@ -81,7 +81,9 @@ static size_t damage(char *text, size_t len)
             break;
         case 2: /* insert */
             memmove(text + at + n, text + at, len - at);
-            memcpy(text + at, splinter, n);
+            for (size_t i = 0; i < n; i++) {
+                text[at + i] = splinter[i];
+            }
             len += n;
             break;
         case 3: { /* remove a few bytes */

@@ -270,7 +270,7 @@ static void test_twice(void **state)
                        "\"lm_head.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
     char bytes[256] = {0};
     bytes[0] = (char)strlen(text);
-    memcpy(bytes + 8, text, strlen(text));
+    snprintf(bytes + 8, sizeof(bytes) - 8, "%s", text);
     temp_dir_write(&dir, "twice.safetensors", bytes, 8 + strlen(text) + 1);
     assert_open_refused(&dir, SLUICE_FORMAT, "twice.safetensors", "duplicate", "lm_head.weight");
 }
