@@ -8,6 +8,9 @@
 #include "model/graph.h"
 #include "model/layer.h"
 
+/* Columns that the absorb kernel takes at once. */
+#define ABSORB_COLUMNS 8
+
 void model_memory(const struct model_options *options, struct model_memory *out)
 {
     size_t rope_dims = options->container->config.qk_rope_head_dim;
@@ -18,13 +21,18 @@ void model_memory(const struct model_options *options, struct model_memory *out)
 
 static sluice_status check_options(const struct model_options *options, sluice_error *err)
 {
-    uint32_t most = options->container->config.max_position_embeddings;
+    const struct model_config *config = &options->container->config;
+    uint32_t most = config->max_position_embeddings;
     if (options->max_rows == 0) {
         return error_set(err, SLUICE_INVALID, "a chunk must have at least one row");
     }
     if (options->context == 0 || options->context > most) {
         return error_set(err, SLUICE_INVALID, "context %zu: this model takes 1 to %u positions", options->context,
                          most);
+    }
+    if (config->kv_lora_rank % ABSORB_COLUMNS != 0) {
+        return error_set(err, SLUICE_UNSUPPORTED, "kv_lora_rank is %u, only multiples of %d are supported",
+                         config->kv_lora_rank, ABSORB_COLUMNS);
     }
     return SLUICE_OK;
 }

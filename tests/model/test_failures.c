@@ -343,6 +343,13 @@ static void test_bad_options(void **state)
     assert_int_equal(model_open(&model, &options, &err), SLUICE_INVALID);
     options.context = fixture->stack.container->config.max_position_embeddings + 1;
     assert_int_equal(model_open(&model, &options, &err), SLUICE_INVALID);
+
+    struct container odd = *fixture->stack.container;
+    odd.config.kv_lora_rank = 12; /* legal for int8, but no kernel absorbs half a vector */
+    options = fixture->stack.model_options;
+    options.container = &odd;
+    assert_int_equal(model_open(&model, &options, &err), SLUICE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "kv_lora_rank is 12"));
     assert_null(model);
 }
 
