@@ -20,7 +20,7 @@ void bpe_workspace_free(struct bpe_workspace *work)
 
 static sluice_status reserve(struct bpe_workspace *work, size_t len, sluice_error *err)
 {
-    if (len <= work->cap) {
+    if (work->symbols != NULL && len <= work->cap) {
         return SLUICE_OK;
     }
     size_t cap = len < CAPACITY_MIN ? CAPACITY_MIN : len + len / 2;
@@ -29,7 +29,8 @@ static sluice_status reserve(struct bpe_workspace *work, size_t len, sluice_erro
     work->heap = mem_zalloc(cap, 3 * sizeof *work->heap);
     if (work->symbols == NULL || work->heap == NULL) {
         bpe_workspace_free(work);
-        return error_set(err, SLUICE_NO_MEMORY, "out of memory for a word of %zu bytes", len);
+        error_set(err, SLUICE_NO_MEMORY, "out of memory for a word of %zu bytes", len);
+        return SLUICE_NO_MEMORY;
     }
     work->cap = cap;
     return SLUICE_OK;

@@ -8,8 +8,9 @@
 #include "text/tokenizer_internal.h"
 #include "text/utf8.h"
 
-#define REPLACEMENT "\xEF\xBF\xBD"
+/* U+FFFD */
 #define REPLACEMENT_LEN 3
+static const unsigned char replacement[REPLACEMENT_LEN] = {0xEF, 0xBF, 0xBD};
 
 void detokenizer_init(struct detokenizer *d, const struct tokenizer *tokenizer, bool skip_special)
 {
@@ -37,7 +38,7 @@ static size_t push_byte(struct detokenizer *d, char byte, char *out)
             memcpy(out + written, pending, used);
             written += used;
         } else {
-            memcpy(out + written, REPLACEMENT, REPLACEMENT_LEN);
+            memcpy(out + written, replacement, REPLACEMENT_LEN);
             written += REPLACEMENT_LEN;
         }
         d->n_pending -= used;
@@ -65,6 +66,6 @@ size_t detokenizer_finish(struct detokenizer *d, char *out)
         return 0;
     }
     d->n_pending = 0;
-    memcpy(out, REPLACEMENT, REPLACEMENT_LEN);
+    memcpy(out, replacement, REPLACEMENT_LEN);
     return REPLACEMENT_LEN;
 }

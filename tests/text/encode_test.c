@@ -129,8 +129,9 @@ static void round_trips(void **state)
             if (next_random(&seed) % 20 == 0) {
                 static const char *const specials[] = {"<|user|>", "<think>", "[gMASK]", "<|us", "</arg_key>"};
                 const char *special = specials[next_random(&seed) % 5];
-                memcpy(text + len, special, strlen(special));
-                len += strlen(special);
+                while (*special != '\0') {
+                    text[len++] = *special++;
+                }
             } else {
                 len += random_character(&seed, text + len);
             }

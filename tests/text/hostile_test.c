@@ -108,45 +108,50 @@ static void pick(json_t *root, uint64_t *seed, json_t **parent, const char **key
     }
 }
 
-/* Values put where they do not belong: each type, extreme numbers, odd strings, parts of another kind. */
+static const char stages[] = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+                             "\"pattern\":{\"Regex\":\"(a|b)*\"},\"invert\":false},"
+                             "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}";
+
+/* Each type, extreme numbers, odd strings, parts of another kind. */
+static const char *const misplaced[] = {
+    "null",
+    "true",
+    "false",
+    "0",
+    "-1",
+    "1.5",
+    "1e308",
+    "9223372036854775807",
+    "16777215",
+    "16777216",
+    "255",
+    "[]",
+    "{}",
+    "[[]]",
+    "[\"a\",\"b\"]",
+    "[1,2,3]",
+    "\"\"",
+    "\"a\"",
+    "\"a b\"",
+    "\"ab c d\"",
+    "\"\\u0120\"",
+    "\"\\uFF5C\"",
+    "\"ByteLevel\"",
+    "\"Sequence\"",
+    "\"Split\"",
+    "\"NFC\"",
+    "{\"type\":\"Sequence\"}",
+    "{\"type\":\"Digits\"}",
+    "{\"type\":\"NFC\"}",
+    "{\"id\":5,\"content\":\"q\"}",
+    "{\"Regex\":\"(a*)*b\"}",
+    stages,
+    "{\"id\":300,\"content\":\" \",\"lstrip\":true,\"rstrip\":true}",
+};
+
+/* Values put where they do not belong. */
 static void values_changed(void **state)
 {
-    static const char *const values[] = {
-        "null",
-        "true",
-        "false",
-        "0",
-        "-1",
-        "1.5",
-        "1e308",
-        "9223372036854775807",
-        "16777215",
-        "16777216",
-        "255",
-        "[]",
-        "{}",
-        "[[]]",
-        "[\"a\",\"b\"]",
-        "[1,2,3]",
-        "\"\"",
-        "\"a\"",
-        "\"a b\"",
-        "\"ab c d\"",
-        "\"\\u0120\"",
-        "\"\\uFF5C\"",
-        "\"ByteLevel\"",
-        "\"Sequence\"",
-        "\"Split\"",
-        "\"NFC\"",
-        "{\"type\":\"Sequence\"}",
-        "{\"type\":\"Digits\"}",
-        "{\"type\":\"NFC\"}",
-        "{\"id\":5,\"content\":\"q\"}",
-        "{\"Regex\":\"(a*)*b\"}",
-        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|b)*\"},"
-        "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}",
-        "{\"id\":300,\"content\":\" \",\"lstrip\":true,\"rstrip\":true}",
-    };
     uint64_t seed = 11;
     json_t *base = fixture_small_json();
     (void)state;
@@ -155,8 +160,8 @@ static void values_changed(void **state)
         for (uint32_t i = 0; i <= next_random(&seed) % 2; i++) {
             const char *key = NULL;
             size_t index = 0;
-            json_t *value =
-                json_loads(values[next_random(&seed) % (sizeof(values) / sizeof(*values))], JSON_DECODE_ANY, NULL);
+            json_t *value = json_loads(misplaced[next_random(&seed) % (sizeof(misplaced) / sizeof(*misplaced))],
+                                       JSON_DECODE_ANY, NULL);
             assert_non_null(value);
             pick(root, &seed, &parent, &key, &index);
             if (parent == NULL) {

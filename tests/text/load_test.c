@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "fixture.h"
 #include "support/temp_dir.h"
 
@@ -213,25 +214,29 @@ static void added_tokens(void **state)
 
 static void too_many_of_something(void **state)
 {
-    char deep[2048] = "", many[4096] = "";
+    struct buffer deep, many;
     (void)state;
+    buffer_init(&deep, 1 << 16);
+    buffer_init(&many, 1 << 16);
     for (int i = 0; i < 12; i++) {
-        strcat(deep, "{\"type\":\"Sequence\",\"pretokenizers\":[");
+        buffer_append_str(&deep, "{\"type\":\"Sequence\",\"pretokenizers\":[", NULL);
     }
-    strcat(deep, BYTE_LEVEL);
+    buffer_append_str(&deep, BYTE_LEVEL, NULL);
     for (int i = 0; i < 12; i++) {
-        strcat(deep, "]}");
+        buffer_append_str(&deep, "]}", NULL);
     }
-    strcat(many, "{\"type\":\"Sequence\",\"pretokenizers\":[");
+    buffer_append_str(&many, "{\"type\":\"Sequence\",\"pretokenizers\":[", NULL);
     for (int i = 0; i < 40; i++) {
-        strcat(many, "{\"type\":\"Digits\"},");
+        buffer_append_str(&many, "{\"type\":\"Digits\"},", NULL);
     }
-    strcat(many, BYTE_LEVEL "]}");
+    buffer_append_str(&many, BYTE_LEVEL "]}", NULL);
     const struct change_case cases[] = {
-        {"pre_tokenizer", deep, SLUICE_UNSUPPORTED, "nested too deeply"},
-        {"pre_tokenizer", many, SLUICE_UNSUPPORTED, "more than 16 pre-tokenizers"},
+        {"pre_tokenizer", deep.data, SLUICE_UNSUPPORTED, "nested too deeply"},
+        {"pre_tokenizer", many.data, SLUICE_UNSUPPORTED, "more than 16 pre-tokenizers"},
     };
     check_changes(cases, 2);
+    buffer_free(&deep);
+    buffer_free(&many);
 
     json_t *root = fixture_small_json();
     char content[2000];
