@@ -107,7 +107,7 @@ static sluice_status load_all(struct loader *loader, struct spine *spine, sluice
     TRY(load_matrix(loader, &container->embed_tokens, &spine->embed_tokens, err));
     for (uint32_t i = 0; i < container->config.num_hidden_layers; i++) {
         struct spine_layer unused;
-        TRY(load_layer(loader, &container->layers[i], loader->base ? &spine->layers[i] : &unused, err));
+        TRY(load_layer(loader, &container->layers[i], spine->layers ? &spine->layers[i] : &unused, err));
     }
     TRY(load_vector(loader, &container->norm, &spine->norm, err));
     return load_matrix(loader, &container->lm_head, &spine->lm_head, err);

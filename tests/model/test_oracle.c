@@ -137,11 +137,11 @@ static void oracle_close(struct oracle *oracle)
 static void check_continuation(struct oracle *oracle)
 {
     size_t vocab = oracle->stack.container->config.vocab_size;
-    float *logits = calloc(oracle->n * vocab, sizeof(float));
     uint32_t *prompt;
     size_t n_prompt;
-    assert_non_null(logits);
     reference_ids(oracle->reference.json, "prompt_ids", &prompt, &n_prompt);
+    float *logits = calloc(n_prompt, vocab * sizeof(float));
+    assert_non_null(logits);
     kv_cache_truncate(oracle->stack.cache, 0);
     stack_feed(&oracle->stack, prompt, n_prompt, CHUNK, logits, NULL);
     uint32_t next = stack_argmax(logits + (n_prompt - 1) * vocab, vocab);
@@ -160,7 +160,7 @@ static void check_set(const char *set, bool sparse)
     oracle_open(&oracle, set);
     const struct model_config *config = &oracle.stack.container->config;
     size_t vocab = config->vocab_size;
-    float *logits = calloc(oracle.n * vocab, sizeof(float));
+    float *logits = calloc(oracle.n, vocab * sizeof(float));
     assert_non_null(logits);
     struct model_trace trace = {check_layer, check_routes, check_selection, &oracle};
     stack_feed(&oracle.stack, oracle.ids, oracle.n, CHUNK, logits, &trace);
@@ -230,7 +230,7 @@ static void check_demo_prompt(struct stack *stack, const struct reference *refer
     reference_ids(prompt, "full_ids", &ids, &n);
     reference_ids(prompt, "argmax", &argmax, &n_argmax);
     assert_int_equal(n, n_argmax);
-    float *logits = calloc(n * vocab, sizeof(float));
+    float *logits = calloc(n, vocab * sizeof(float));
     assert_non_null(logits);
     kv_cache_truncate(stack->cache, 0);
     stack_feed(stack, ids, n, CHUNK, logits, NULL);
