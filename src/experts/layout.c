@@ -133,9 +133,8 @@ size_t expert_range_parts(const struct expert_range *range)
 
 struct expert_range expert_range_part(const struct expert_range *range, size_t i)
 {
-    size_t begin = i * part_bytes(range);
+    size_t bytes = part_bytes(range), begin = i * bytes;
     bool last = i + 1 == expert_range_parts(range);
-    size_t bytes = part_bytes(range);
     return (struct expert_range){
         .shard = range->shard,
         .offset = range->offset + begin,

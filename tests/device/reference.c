@@ -62,7 +62,7 @@ static float dot_plain(const struct quant_matrix *w, const uint8_t *row, const f
         acc[j % LANES] = fmaf(plain_weight(w, row, j), x[j], acc[j % LANES]);
     }
     float sum = tree_sum(acc);
-    return w->kind == QUANT_INT8_ROW ? sum * scales[0] : sum;
+    return scales != NULL ? sum * scales[0] : sum; /* f32 has none */
 }
 
 void reference_matmul(const struct quant_matrix *w, const float *x, float *out)
@@ -77,8 +77,8 @@ void reference_matmul(const struct quant_matrix *w, const float *x, float *out)
 
 void reference_block(const struct expert_weights *w, const float *x, float *out)
 {
-    float *gate = malloc(w->gate.rows * sizeof(float));
-    float *up = malloc(w->up.rows * sizeof(float));
+    float *gate = calloc(w->gate.rows, sizeof(float));
+    float *up = calloc(w->up.rows, sizeof(float));
     reference_matmul(&w->gate, x, gate);
     reference_matmul(&w->up, x, up);
     for (uint32_t i = 0; i < w->gate.rows; i++) {
