@@ -35,7 +35,9 @@ struct chat_options {
     bool add_generation_prompt; /* end with the opening of the next answer */
 };
 
-/* Appends the ids of the whole prompt. SLUICE_UNSUPPORTED if the tokenizer lacks a token the form needs. */
+/* Appends the ids of the whole prompt. SLUICE_UNSUPPORTED if the tokenizer lacks a token the form needs, SLUICE_INVALID
+ * naming the message for text that is missing or not UTF-8 (only an answer that calls tools may have no text) and for
+ * calls outside an answer. On failure the list is as it was. */
 sluice_status chat_encode(const struct tokenizer *tokenizer, const struct chat_message *messages, size_t n,
                           const struct chat_options *options, struct token_list *out, sluice_error *err);
 
