@@ -144,7 +144,7 @@ static bool take_rows(void *user, size_t first, size_t n_rows, const float *logi
 static int live_within(const sluice_engine_options *options)
 {
     struct demo_prompt prompt;
-    demo_load_prompt(&prompt, 3);
+    demo_load_prompt(&prompt, options->sessions > 1 ? 1 : 3);
     sluice_engine *engine = demo_open(options);
     const sluice_sampling sampling = {.temperature = 2.0f, .top_p = 0.99f, .seed = 4};
     const sluice_generate_options generate = {.max_tokens = 60};
