@@ -173,6 +173,43 @@ static void caller_waits_for_slow_workers(void **state)
     }
 }
 
+struct meeting {
+    unsigned size;
+    atomic_uint arrived;
+    atomic_uint missed;
+};
+
+/* Each item waits for all others, so every worker has to come. */
+static void meet(void *arg, unsigned worker, size_t begin, size_t end)
+{
+    struct meeting *meeting = arg;
+    (void)worker, (void)begin, (void)end;
+    atomic_fetch_add(&meeting->arrived, 1);
+    for (int i = 0; atomic_load(&meeting->arrived) < meeting->size; i++) {
+        if (i == 20000) {
+            atomic_fetch_add(&meeting->missed, 1);
+            return;
+        }
+        usleep(500);
+    }
+}
+
+static void sleeping_workers_are_woken(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < N_POOL_SIZES; s++) {
+        struct thread_pool *pool;
+        assert_int_equal(thread_pool_open(&pool, pool_sizes[s], NULL), SLUICE_OK);
+        for (unsigned i = 0; i < 5; i++) {
+            struct meeting meeting = {.size = pool_sizes[s]};
+            usleep(3000);
+            thread_pool_run(pool, meet, &meeting, pool_sizes[s], 1);
+            assert_int_equal(atomic_load(&meeting.missed), 0);
+        }
+        thread_pool_close(&pool);
+    }
+}
+
 static void run_allocates_nothing(void **state)
 {
     (void)state;
@@ -315,6 +352,7 @@ int run_thread_pool_tests(void)
         cmocka_unit_test(run_covers_the_largest_range),
         cmocka_unit_test(jobs_follow_one_another),
         cmocka_unit_test(caller_waits_for_slow_workers),
+        cmocka_unit_test(sleeping_workers_are_woken),
         cmocka_unit_test(run_allocates_nothing),
         cmocka_unit_test(open_checks_its_size),
         cmocka_unit_test_teardown(open_fails_cleanly, fault_reset),
