@@ -62,7 +62,10 @@ static sluice_status whole_store(const struct arg_option *option, const char *te
 
     if (!(is_size ? number_parse_size : number_parse_u64)(text, &value)) {
         return error_set(err, SLUICE_INVALID, "%s: '%s' is not a %s", option->name, text,
-                         is_size ? "size (bytes, or a whole number with K, M, G or T)" : "whole number");
+                         is_size ? "size: bytes, or a whole number with K, M, G or T" : "whole number");
+    }
+    if (value < option->min && option->max == 0) {
+        return error_set(err, SLUICE_INVALID, "%s: %s is below %" PRIu64, option->name, text, option->min);
     }
     if (value < option->min || value > max) {
         return error_set(err, SLUICE_INVALID, "%s: %s is outside %" PRIu64 "..%" PRIu64, option->name, text,

@@ -1,8 +1,8 @@
 /* sluice inspect: what is in a container, checked.
  *
- * The library describes a container as JSON; --json prints that as it is. The table for people follows its
- * shape: a member of an object is a line, an object inside is a section, a list of objects is a table with
- * one column a member. So a new figure needs no change here. */
+ * The library describes a container as JSON; --json prints that as it is. The text for people follows its
+ * shape: a member of an object is a line, an object inside is a section, and an object that holds nothing
+ * but objects is a table with a row for each. So a new figure needs no change here. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -71,27 +71,52 @@ static void integer_format(char *cell, const char *name, json_int_t value)
     }
 }
 
+/* Appends to a text of CELL_BYTES what still fits. */
+static void text_append(char *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void text_append(char *text, const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text + used, CELL_BYTES - used, fmt, args);
+    va_end(args);
+}
+
 static void list_format(char *cell, const json_t *list)
 {
     char text[CELL_BYTES] = "";
-    size_t i, used = 0;
     json_t *item;
+    size_t i;
 
     json_array_foreach(list, i, item)
     {
-        const char *comma = i > 0 ? ", " : "";
-        int wrote = json_is_string(item)
-                        ? snprintf(text + used, sizeof text - used, "%s%s", comma, json_string_value(item))
-                        : snprintf(text + used, sizeof text - used, "%s%.9g", comma, json_number_value(item));
-        used += wrote > 0 ? (size_t)wrote : 0;
-        if (used >= sizeof text) {
-            break;
+        text_append(text, "%s", i > 0 ? ", " : "");
+        if (json_is_string(item)) {
+            text_append(text, "%s", json_string_value(item));
+        } else {
+            text_append(text, "%.9g", json_number_value(item));
         }
     }
-    cell_set(cell, "%s%s", json_array_size(list) > 0 ? text : "none", used >= sizeof text ? "..." : "");
+    cell_set(cell, "%s", json_array_size(list) > 0 ? text : "none");
 }
 
-static void value_format(char *cell, const char *name, const json_t *value)
+/* {"int8 row": 12, "F32": 8} reads "12 int8 row, 8 F32". */
+static void counts_format(char *cell, json_t *counts)
+{
+    char text[CELL_BYTES] = "";
+    const char *name;
+    json_t *count;
+
+    json_object_foreach(counts, name, count)
+    {
+        text_append(text, "%s%.9g %s", text[0] != '\0' ? ", " : "", json_number_value(count), name);
+    }
+    cell_set(cell, "%s", text[0] != '\0' ? text : "none");
+}
+
+static void value_format(char *cell, const char *name, json_t *value)
 {
     if (json_is_integer(value)) {
         integer_format(cell, name, json_integer_value(value));
@@ -101,6 +126,8 @@ static void value_format(char *cell, const char *name, const json_t *value)
         cell_set(cell, "%s", json_string_value(value));
     } else if (json_is_array(value)) {
         list_format(cell, value);
+    } else if (json_is_object(value)) {
+        counts_format(cell, value);
     } else {
         cell_set(cell, "%s", json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-");
     }
@@ -115,77 +142,76 @@ static void name_format(char *cell, const char *name)
     }
 }
 
-/* ---- Lists of objects ---- */
+/* ---- Tables ---- */
 
-static bool is_table(const json_t *value)
+/* True if every member is an object. */
+static bool is_table(json_t *object)
 {
-    return json_is_array(value) && json_is_object(json_array_get(value, 0));
-}
-
-/* Widths of the columns, which the first row names. */
-static size_t table_measure(json_t *rows, size_t widths[COLUMNS_MAX])
-{
-    char cell[CELL_BYTES];
-    size_t i, columns = 0;
-    json_t *row, *value;
     const char *name;
-
-    json_array_foreach(rows, i, row)
-    {
-        size_t column = 0;
-        json_object_foreach(row, name, value)
-        {
-            if (column == COLUMNS_MAX) {
-                break;
-            }
-            value_format(cell, name, value);
-            size_t width = strlen(cell) > strlen(name) ? strlen(cell) : strlen(name);
-            widths[column] = i > 0 && widths[column] > width ? widths[column] : width;
-            column++;
-        }
-        columns = column > columns ? column : columns;
-    }
-    return columns;
-}
-
-static void row_print(json_t *row, int indent, const size_t widths[COLUMNS_MAX], size_t columns, bool heading)
-{
-    char cell[CELL_BYTES];
-    size_t column = 0;
     json_t *value;
-    const char *name;
 
-    console_answer_printf("%*s", indent, "");
-    json_object_foreach(row, name, value)
+    json_object_foreach(object, name, value)
     {
-        if (column == columns) {
+        if (!json_is_object(value)) {
+            return false;
+        }
+    }
+    return json_object_size(object) > 0;
+}
+
+/* The cells of one row: its name, then its members. Returns how many. */
+static size_t row_format(const char *name, json_t *row, bool heading, char cells[COLUMNS_MAX][CELL_BYTES])
+{
+    const char *member;
+    json_t *value;
+    size_t n = 1;
+
+    name_format(cells[0], heading ? "" : name);
+    json_object_foreach(row, member, value)
+    {
+        if (n == COLUMNS_MAX) {
             break;
         }
         if (heading) {
-            name_format(cell, name);
+            name_format(cells[n++], member);
         } else {
-            value_format(cell, name, value);
+            value_format(cells[n++], member, value);
         }
-        bool last = column + 1 == columns;
-        console_answer_printf("%-*s%s", last ? 0 : (int)widths[column], cell, last ? "" : "  ");
-        column++;
     }
-    console_answer_text("\n");
+    return n;
 }
 
+static void row_print(char cells[COLUMNS_MAX][CELL_BYTES], size_t n, size_t widths[COLUMNS_MAX], int indent, bool print)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(cells[i]);
+        widths[i] = len > widths[i] ? len : widths[i];
+        if (print) {
+            bool last = i + 1 == n;
+            console_answer_printf("%*s%-*s%s", i == 0 ? indent : 2, "", last ? 0 : (int)widths[i], cells[i],
+                                  last ? "\n" : "");
+        }
+    }
+}
+
+/* Two passes over the heading and the rows: widths, then text. */
 static void table_print(json_t *rows, int indent)
 {
+    char cells[COLUMNS_MAX][CELL_BYTES];
     size_t widths[COLUMNS_MAX] = {0};
-    size_t columns = table_measure(rows, widths);
+    const char *name;
     json_t *row;
-    size_t i;
 
-    json_array_foreach(rows, i, row)
-    {
-        if (i == 0) {
-            row_print(row, indent, widths, columns, true);
+    for (int print = 0; print < 2; print++) {
+        bool heading = true;
+        json_object_foreach(rows, name, row)
+        {
+            for (int lines = heading ? 2 : 1; lines > 0; lines--) {
+                size_t n = row_format(name, row, heading, cells);
+                heading = false;
+                row_print(cells, n, widths, indent, print != 0);
+            }
         }
-        row_print(row, indent, widths, columns, false);
     }
 }
 
@@ -202,10 +228,7 @@ static void object_print(json_t *object, int indent)
         name_format(title, name);
         if (json_is_object(value)) {
             console_answer_printf("%*s%s\n", indent, "", title);
-            object_print(value, indent + INDENT);
-        } else if (is_table(value)) {
-            console_answer_printf("%*s%s\n", indent, "", title);
-            table_print(value, indent + INDENT);
+            (is_table(value) ? table_print : object_print)(value, indent + INDENT);
         } else {
             value_format(cell, name, value);
             console_answer_printf("%*s%-*s %s\n", indent, "", NAME_WIDTH - indent, title, cell);

@@ -36,7 +36,7 @@ static void bytes_print(const char *what, uint64_t bytes)
     char text[32];
 
     number_format_bytes(bytes, text, sizeof text);
-    console_answer_printf("%-32s %14s\n", what, text);
+    console_answer_printf("%-40s %14s\n", what, text);
 }
 
 static void plan_print_table(const sluice_plan *plan)
@@ -50,14 +50,14 @@ static void plan_print_table(const sluice_plan *plan)
     console_answer_text("\n");
     bytes_print("limit", plan->limit);
     bytes_print("smallest limit", plan->minimum);
-    console_answer_printf("%-32s %14s\n", "limit given by", limit_origin(plan));
-    console_answer_printf("%-32s %14" PRIu32 "\n", "context, tokens", plan->context);
-    console_answer_printf("%-32s %14" PRIu64 "\n", "expert slots", plan->expert_slots);
-    console_answer_printf("%-32s %14" PRIu64 "\n", "experts", plan->expert_count);
-    console_answer_printf("%-32s %14" PRIu32 "\n", "experts resident per layer", plan->slots_per_layer);
+    console_answer_printf("%-40s %14s\n", "limit given by", limit_origin(plan));
+    console_answer_printf("%-40s %14" PRIu32 "\n", "context, tokens", plan->context);
+    console_answer_printf("%-40s %14" PRIu64 "\n", "expert slots", plan->expert_slots);
+    console_answer_printf("%-40s %14" PRIu64 "\n", "experts", plan->expert_count);
+    console_answer_printf("%-40s %14" PRIu32 "\n", "experts resident per layer", plan->slots_per_layer);
     number_format_bytes(plan->slot_bytes, slot, sizeof slot);
-    console_answer_printf("%-32s %14s\n", "one slot", slot);
-    console_answer_printf("%-32s %14s\n", "fits", plan->fits ? "yes" : "no");
+    console_answer_printf("%-40s %14s\n", "one slot", slot);
+    console_answer_printf("%-40s %14s\n", "fits", plan->fits ? "yes" : "no");
 }
 
 static sluice_status plan_print_json(const sluice_plan *plan, sluice_error *err)

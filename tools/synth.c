@@ -1,7 +1,7 @@
 /* sluice synth: a random container of any geometry, for measuring what no published model has.
  *
- * The space it needs is estimated first, from the experts, the embeddings and the dense layers, which are
- * all but a few per cent of it: a disk that cannot hold them is refused before anything is written. */
+ * The space it needs is estimated first, from the experts and the embeddings, which are all but a few per
+ * cent of it: a disk that cannot hold them is refused before anything is written. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>

@@ -1,0 +1,4 @@
+# The help comes from the tables.
+for command in run chat logits tokenize inspect plan synth bench 'bench kernels' 'bench decode'; do
+    show $command --help
+done
