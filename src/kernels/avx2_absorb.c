@@ -10,8 +10,9 @@
 #include "kernels/avx2_matmul.h"
 
 #define TILE (VECTOR * VECTOR) /* columns of a tile */
-#define SLAB 8                 /* weight rows that pass over one tile before the next tile */
+#define SLAB VECTOR            /* weight rows that pass over one tile before the next tile */
 #define PANEL_TILES 16         /* tiles whose accumulators wait in memory at once: 4 KB */
+#define PREFETCH_BYTES 8192    /* about how far ahead weights are asked for */
 #define UNPACKED_ROWS 32       /* weight rows unpacked at once */
 #define GROUP_INPUTS 16        /* input rows that share an unpacked tile */
 #define INPUT_TILE 3           /* input rows per register tile */
@@ -20,6 +21,7 @@
 struct absorb {
     const struct quant_matrix *w;
     size_t row_bytes;
+    size_t ahead; /* bytes from a weight to the one that is prefetched with it: whole rows */
     size_t row0;
     size_t n;       /* weight rows */
     const float *x; /* [m][n] */
@@ -41,6 +43,12 @@ ALWAYS_INLINE const uint8_t *tile_weights(const struct absorb *p, size_t d, size
         offset = col * sizeof(float);
     }
     return (const uint8_t *)p->w->weights + (p->row0 + d) * p->row_bytes + offset;
+}
+
+/* The same columns some rows further on. It may lie beyond the matrix: a prefetch never faults. */
+ALWAYS_INLINE void prefetch_ahead(const struct absorb *p, const uint8_t *weights)
+{
+    _mm_prefetch((const char *)((uintptr_t)weights + p->ahead), _MM_HINT_T0);
 }
 
 /* Up to eight words at `weights`, the missing ones zero. */
@@ -108,35 +116,79 @@ static void tile_store(enum quant_kind kind, const float *sum, size_t columns, f
 
 /* ---- one input row ---- */
 
-/* The factors of a slab for one tile: a[d] * 2^-(4 * phase), or a[d] alone when that would lose bits. */
+/* The factors of a slab for the int4 tiles up to column `end`: a[d] * 2^-(4 * phase), or a[d] alone when
+ * that would lose bits (plain). A tile that lies in several groups has a factor for each word (spread). */
 struct slab_factors {
-    float a[SLAB][INT4_PHASES][VECTOR] __attribute__((aligned(32)));
+    size_t end;
     bool plain;
+    bool spread;
+    float row[INT4_PHASES][SLAB] __attribute__((aligned(32)));           /* not spread */
+    float words[SLAB][INT4_PHASES][VECTOR] __attribute__((aligned(32))); /* spread */
 };
+
+/* The four scalings of eight factors, `stride` floats apart; true when they must stay plain. */
+ALWAYS_INLINE void store_phases(__m256 a, bool plain, size_t stride, float *out)
+{
+    UNROLL
+    for (size_t phase = 0; phase < INT4_PHASES; phase++) {
+        _mm256_store_ps(out + phase * stride, plain ? a : _mm256_mul_ps(a, int4_unscale(phase)));
+    }
+}
+
+/* One factor a row: eight rows are one vector. */
+static void slab_prepare_rows(const struct absorb *p, size_t d, size_t rows, size_t group, struct slab_factors *f)
+{
+    float scales[SLAB] = {0};
+    size_t row_scales = quant_row_scales(p->w->kind, p->w->cols, p->w->group);
+    const float *from = p->w->scales + (p->row0 + d) * row_scales + group;
+    for (size_t r = 0; r < rows; r++) {
+        scales[r] = from[r * row_scales];
+    }
+    __m256 a = _mm256_mul_ps(_mm256_maskload_ps(p->x + d, vector_mask(rows)), _mm256_loadu_ps(scales));
+    f->spread = false;
+    f->plain = _mm256_movemask_ps(vector_is_tiny(a)) != 0;
+    store_phases(a, f->plain, SLAB, f->row[0]);
+}
+
+/* One factor a word. */
+static void slab_prepare_words(const struct absorb *p, size_t d, size_t rows, size_t col, size_t columns,
+                               struct slab_factors *f)
+{
+    float scales[SLAB][VECTOR] __attribute__((aligned(32)));
+    __m256 a[SLAB];
+    __m256 tiny = _mm256_setzero_ps();
+    tile_scales(p, d, rows, col, columns, scales);
+    for (size_t r = 0; r < rows; r++) {
+        a[r] = _mm256_mul_ps(_mm256_set1_ps(p->x[d + r]), _mm256_load_ps(scales[r]));
+        tiny = _mm256_or_ps(tiny, vector_is_tiny(a[r]));
+    }
+    f->spread = true;
+    f->plain = _mm256_movemask_ps(tiny) != 0;
+    for (size_t r = 0; r < rows; r++) {
+        store_phases(a[r], f->plain, VECTOR, f->words[r][0]);
+    }
+}
 
 static void slab_prepare(const struct absorb *p, size_t d, size_t rows, size_t col, size_t columns,
                          struct slab_factors *f)
 {
-    float scales[SLAB][VECTOR] __attribute__((aligned(32)));
-    __m256 tiny = _mm256_setzero_ps();
-    tile_scales(p, d, rows, col, columns, scales);
-    for (size_t r = 0; r < rows; r++) {
-        __m256 a = _mm256_mul_ps(_mm256_set1_ps(p->x[d + r]), _mm256_load_ps(scales[r]));
-        tiny = _mm256_or_ps(tiny, vector_is_tiny(a));
-        _mm256_store_ps(f->a[r][0], a);
+    size_t group = 0;
+    f->end = SIZE_MAX;
+    if (p->w->kind == QUANT_INT4_GROUP) {
+        group = col / p->w->group;
+        f->end = (group + 1) * p->w->group;
     }
-    f->plain = _mm256_movemask_ps(tiny) != 0;
-    for (size_t r = 0; r < rows; r++) {
-        __m256 a = _mm256_load_ps(f->a[r][0]);
-        for (size_t phase = 1; phase < INT4_PHASES; phase++) {
-            _mm256_store_ps(f->a[r][phase], f->plain ? a : _mm256_mul_ps(a, int4_unscale(phase)));
-        }
+    if (col + columns <= f->end) {
+        slab_prepare_rows(p, d, rows, group, f);
+    } else {
+        f->end = col + columns;
+        slab_prepare_words(p, d, rows, col, columns, f);
     }
 }
 
 /* Passes a slab of int4 rows over one tile. */
-ALWAYS_INLINE void slab_int4(const uint8_t *weights, size_t row_bytes, size_t rows, size_t words, bool plain,
-                             const struct slab_factors *f, float *sum)
+ALWAYS_INLINE void slab_int4(const struct absorb *p, const uint8_t *weights, size_t rows, size_t words, bool plain,
+                             bool spread, const struct slab_factors *f, float *sum)
 {
     __m256 acc[VECTOR];
     UNROLL
@@ -144,7 +196,9 @@ ALWAYS_INLINE void slab_int4(const uint8_t *weights, size_t row_bytes, size_t ro
         acc[j] = _mm256_load_ps(sum + j * VECTOR);
     }
     for (size_t r = 0; r < rows; r++) {
-        __m256i word = load_words(weights + r * row_bytes, words);
+        const uint8_t *row = weights + r * p->row_bytes;
+        prefetch_ahead(p, row);
+        __m256i word = load_words(row, words);
         __m256i half[2] = {int4_low_half(word), int4_high_half(word)};
         UNROLL
         for (size_t j = 0; j < VECTOR; j++) {
@@ -152,7 +206,9 @@ ALWAYS_INLINE void slab_int4(const uint8_t *weights, size_t row_bytes, size_t ro
             if (plain) {
                 value = _mm256_mul_ps(value, int4_unscale(j % INT4_PHASES));
             }
-            acc[j] = _mm256_fmadd_ps(_mm256_load_ps(f->a[r][j % INT4_PHASES]), value, acc[j]);
+            size_t phase = j % INT4_PHASES;
+            __m256 a = spread ? _mm256_load_ps(f->words[r][phase]) : _mm256_broadcast_ss(&f->row[phase][r]);
+            acc[j] = _mm256_fmadd_ps(a, value, acc[j]);
         }
     }
     UNROLL
@@ -162,7 +218,7 @@ ALWAYS_INLINE void slab_int4(const uint8_t *weights, size_t row_bytes, size_t ro
 }
 
 /* Passes a slab of int8 rows over one whole tile. */
-static void slab_int8(const uint8_t *weights, size_t row_bytes, size_t rows, const float *a, float *sum)
+static void slab_int8(const struct absorb *p, const uint8_t *weights, size_t rows, const float *a, float *sum)
 {
     __m256 acc[VECTOR];
     UNROLL
@@ -171,9 +227,11 @@ static void slab_int8(const uint8_t *weights, size_t row_bytes, size_t rows, con
     }
     for (size_t r = 0; r < rows; r++) {
         const __m256 factor = _mm256_broadcast_ss(a + r);
+        const uint8_t *row = weights + r * p->row_bytes;
+        prefetch_ahead(p, row);
         UNROLL
         for (size_t j = 0; j < VECTOR; j++) {
-            __m256 value = load_columns(QUANT_INT8_ROW, weights + r * row_bytes + j * VECTOR);
+            __m256 value = load_columns(QUANT_INT8_ROW, row + j * VECTOR);
             acc[j] = _mm256_fmadd_ps(factor, value, acc[j]);
         }
     }
@@ -186,8 +244,8 @@ static void slab_int8(const uint8_t *weights, size_t row_bytes, size_t rows, con
 /* One slab over columns [col, end), whole tiles and a partial last one for int4. */
 static void slab_pass(const struct absorb *p, size_t d, size_t rows, size_t col, size_t end, float *sum)
 {
-    size_t row_bytes = p->row_bytes;
     struct slab_factors f;
+    f.end = 0;
     float a[SLAB];
     bool int8 = p->w->kind == QUANT_INT8_ROW;
     for (size_t r = 0; r < rows && int8; r++) {
@@ -197,16 +255,17 @@ static void slab_pass(const struct absorb *p, size_t d, size_t rows, size_t col,
         const uint8_t *weights = tile_weights(p, d, c);
         size_t columns = end - c < TILE ? end - c : TILE;
         if (int8) {
-            slab_int8(weights, row_bytes, rows, a, sum);
+            slab_int8(p, weights, rows, a, sum);
             continue;
         }
-        if (c == col || p->w->kind == QUANT_INT4_GROUP) {
+        if (c + columns > f.end) {
             slab_prepare(p, d, rows, c, columns, &f);
         }
-        if (f.plain) {
-            slab_int4(weights, row_bytes, rows, columns / KERNEL_WORD_COLS, true, &f, sum);
+        size_t words = columns / KERNEL_WORD_COLS;
+        if (f.plain || f.spread) {
+            slab_int4(p, weights, rows, words, f.plain, f.spread, &f, sum);
         } else {
-            slab_int4(weights, row_bytes, rows, columns / KERNEL_WORD_COLS, false, &f, sum);
+            slab_int4(p, weights, rows, words, false, false, &f, sum);
         }
     }
 }
@@ -323,7 +382,9 @@ static void absorb_several(const struct absorb *p, size_t col_begin, size_t col_
             for (size_t d = 0; d < p->n; d += UNPACKED_ROWS) {
                 size_t rows = p->n - d < UNPACKED_ROWS ? p->n - d : UNPACKED_ROWS;
                 for (size_t r = 0; r < rows; r++) {
-                    unpack_tile_row(p->w->kind, tile_weights(p, d + r, col), columns, t.weights[r]);
+                    const uint8_t *weights = tile_weights(p, d + r, col);
+                    prefetch_ahead(p, weights);
+                    unpack_tile_row(p->w->kind, weights, columns, t.weights[r]);
                 }
                 tile_scales(p, d, rows, col, columns, t.scales);
                 sweep_inputs(&t, inputs, rows, p->x + first * p->x_stride + d, p->x_stride);
@@ -338,7 +399,9 @@ static void absorb_several(const struct absorb *p, size_t col_begin, size_t col_
 void kernel_absorb_avx2(const struct quant_matrix *w, size_t row0, size_t n, size_t col_begin, size_t col_end,
                         const float *x, size_t x_stride, size_t m, float *out, size_t out_stride)
 {
-    struct absorb p = {w, quant_row_bytes(w->kind, w->cols), row0, n, x, x_stride, m, out, out_stride};
+    size_t row_bytes = quant_row_bytes(w->kind, w->cols);
+    size_t ahead = (PREFETCH_BYTES + row_bytes - 1) / row_bytes * row_bytes;
+    struct absorb p = {w, row_bytes, ahead, row0, n, x, x_stride, m, out, out_stride};
     size_t whole_end = col_begin + (col_end - col_begin) / TILE * TILE;
     if (m == 1 && kind_is_int4(w->kind)) {
         absorb_single(&p, col_begin, col_end);

@@ -1,23 +1,16 @@
 /* AVX2 + FMA: weight rows times several input rows, each weight read and unpacked once per sixteen.
  *
  * Work goes block by block: BLOCK_ROWS weight rows by BLOCK_INPUTS input rows. Within a block the dot
- * products advance in chunks of CHUNK_STEPS steps of one lane vector: the chunk of every weight row is
- * unpacked to floats, then tiles of TILE_ROWS x TILE_INPUTS accumulators sweep over it from the first
- * cache level. Between chunks the accumulators rest in memory, which changes no bit; a lane's own order
- * of fma (rounds ascending, nibbles ascending) is never touched. */
-#include "kernels/avx2_matmul.h"
+ * products advance in runs of one chunk: for each lane vector the chunk of every weight row is unpacked
+ * to floats, then register tiles sweep over it from the first cache level. Between runs the accumulators
+ * rest in memory, which changes no bit; a lane's own order of fma (rounds ascending, nibbles ascending)
+ * is never touched. Up to DIRECT_INPUTS input rows the tiles unpack in registers instead. */
+#include "kernels/avx2_tile.h"
 
-#define TILE_ROWS 3
-#define TILE_INPUTS 4
-#define BLOCK_ROWS 12   /* a multiple of TILE_ROWS */
-#define BLOCK_INPUTS 16 /* a multiple of TILE_INPUTS */
-#define CHUNK_STEPS 64  /* a multiple of the 8 steps of an int4 round */
-#define CHUNK_ROUNDS (CHUNK_STEPS / KERNEL_WORD_COLS)
-#define UNPACKED_STRIDE (CHUNK_STEPS * VECTOR)
-#define SCALES_STRIDE (CHUNK_ROUNDS * KERNEL_LANES)
-#define SUM_STRIDE (BLOCK_INPUTS * VECTOR)
+#define BLOCK_ROWS 12 /* divisible by the rows of every tile */
+#define DIRECT_INPUTS 8
 
-/* Scratch of one block, about 65 KB on the stack. */
+/* A block in progress: about 65 KB on the stack. */
 struct batch {
     const struct quant_matrix *w;
     size_t row;  /* first weight row of the block */
@@ -52,178 +45,101 @@ ALWAYS_INLINE void unpack_int4(const uint8_t *weights, size_t rounds, bool plain
 }
 
 /* Lane vector v of every row of the block in this run. */
-static void unpack_rows(struct batch *b, struct matmul_run run, size_t v)
+static void batch_unpack(struct batch *b, struct matmul_run run, size_t v)
 {
     enum quant_kind kind = b->w->kind;
     for (size_t r = 0; r < b->rows; r++) {
         const uint8_t *weights = run.weights + r * run.weight_stride + v * (round_bytes(kind) / LANE_VECTORS);
         float *out = b->unpacked + r * UNPACKED_STRIDE;
-        if (kind_is_int4(kind)) {
-            if (b->plain) {
-                unpack_int4(weights, run.rounds, true, out);
-            } else {
-                unpack_int4(weights, run.rounds, false, out);
+        if (kind_is_int4(kind) && b->plain) {
+            unpack_int4(weights, run.rounds, true, out);
+        } else if (kind_is_int4(kind)) {
+            unpack_int4(weights, run.rounds, false, out);
+        } else {
+            for (size_t round = 0; round < run.rounds; round++) {
+                _mm256_store_ps(out + round * VECTOR, load_columns(kind, weights + round * round_bytes(kind)));
             }
-            continue;
-        }
-        for (size_t round = 0; round < run.rounds; round++) {
-            _mm256_store_ps(out + round * VECTOR, load_columns(kind, weights + round * round_bytes(kind)));
         }
     }
 }
 
-/* ---- tiles ---- */
+/* ---- runs ---- */
 
-/* One scale a row: the accumulators stay in registers for the whole chunk. */
-ALWAYS_INLINE void tile_plain(size_t rows, size_t inputs, const float *weights, const float *x, size_t x_stride,
-                              size_t steps, float *sum)
+/* Asks for the v-th quarter of the same run of the next block's rows r .. r + rows: a little before every
+ * tile, so that the requests never queue. */
+static void batch_prefetch(const struct batch *b, struct matmul_run run, size_t v, size_t r, size_t rows)
 {
-    __m256 acc[TILE_ROWS][TILE_INPUTS];
-    UNROLL
-    for (size_t r = 0; r < rows; r++) {
-        UNROLL
-        for (size_t i = 0; i < inputs; i++) {
-            acc[r][i] = _mm256_load_ps(sum + r * SUM_STRIDE + i * VECTOR);
-        }
-    }
-    for (size_t step = 0; step < steps; step++) {
-        __m256 weight[TILE_ROWS];
-        UNROLL
-        for (size_t r = 0; r < rows; r++) {
-            weight[r] = _mm256_load_ps(weights + r * UNPACKED_STRIDE + step * VECTOR);
-        }
-        UNROLL
-        for (size_t i = 0; i < inputs; i++) {
-            __m256 value = _mm256_load_ps(x + i * x_stride + step * VECTOR);
-            UNROLL
-            for (size_t r = 0; r < rows; r++) {
-                acc[r][i] = _mm256_fmadd_ps(weight[r], value, acc[r][i]);
-            }
-        }
-    }
-    UNROLL
-    for (size_t r = 0; r < rows; r++) {
-        UNROLL
-        for (size_t i = 0; i < inputs; i++) {
-            _mm256_store_ps(sum + r * SUM_STRIDE + i * VECTOR, acc[r][i]);
+    size_t quarter = run.rounds * round_bytes(b->w->kind) / LANE_VECTORS;
+    uintptr_t next = (uintptr_t)run.weights + (r + BLOCK_ROWS) * run.weight_stride + v * quarter;
+    for (size_t i = 0; i < rows; i++, next += run.weight_stride) {
+        for (size_t line = 0; line < quarter; line += CACHE_LINE) {
+            _mm_prefetch((const char *)(next + line), _MM_HINT_T1);
         }
     }
 }
 
-/* Grouped scales: the registers hold the words, each of which enters its lane in memory. */
-ALWAYS_INLINE void tile_grouped(size_t rows, size_t inputs, const float *weights, const float *scales, const float *x,
-                                size_t x_stride, size_t rounds, float *sum)
+/* Lane vector v of a run, with x at the run's first step: tiles over packed weights. */
+static void batch_direct(struct batch *b, struct matmul_run run, size_t v, const float *x, struct tile *t)
 {
-    for (size_t round = 0; round < rounds; round++) {
-        __m256 word[TILE_ROWS][TILE_INPUTS];
-        UNROLL
-        for (size_t r = 0; r < rows; r++) {
-            UNROLL
-            for (size_t i = 0; i < inputs; i++) {
-                word[r][i] = _mm256_setzero_ps();
+    enum quant_kind kind = b->w->kind;
+    size_t inputs;
+    for (size_t i = 0; i < b->inputs; i += inputs) {
+        size_t left = b->inputs - i;
+        inputs = left == TILE_INPUTS + 1 ? 3 : left < TILE_INPUTS ? left : TILE_INPUTS; /* never one */
+        size_t rows = tile_direct_rows(inputs);
+        t->x = x + i * b->x_stride;
+        for (size_t r = 0; r < b->rows; r += rows) {
+            rows = b->rows - r < rows ? 1 : rows;
+            if (i == 0) {
+                batch_prefetch(b, run, v, r, rows);
             }
-        }
-        for (size_t step = round * KERNEL_WORD_COLS; step < (round + 1) * KERNEL_WORD_COLS; step++) {
-            __m256 weight[TILE_ROWS];
-            UNROLL
-            for (size_t r = 0; r < rows; r++) {
-                weight[r] = _mm256_load_ps(weights + r * UNPACKED_STRIDE + step * VECTOR);
-            }
-            UNROLL
-            for (size_t i = 0; i < inputs; i++) {
-                __m256 value = _mm256_load_ps(x + i * x_stride + step * VECTOR);
-                UNROLL
-                for (size_t r = 0; r < rows; r++) {
-                    word[r][i] = _mm256_fmadd_ps(weight[r], value, word[r][i]);
-                }
-            }
-        }
-        UNROLL
-        for (size_t r = 0; r < rows; r++) {
-            __m256 scale = _mm256_load_ps(scales + r * SCALES_STRIDE + round * KERNEL_LANES);
-            UNROLL
-            for (size_t i = 0; i < inputs; i++) {
-                float *lane = sum + r * SUM_STRIDE + i * VECTOR;
-                _mm256_store_ps(lane, _mm256_fmadd_ps(word[r][i], scale, _mm256_load_ps(lane)));
-            }
+            t->packed = run.weights + r * run.weight_stride + v * (round_bytes(kind) / LANE_VECTORS);
+            t->scales = b->scales + r * SCALES_STRIDE + v * VECTOR;
+            t->sum = b->sum[v] + r * SUM_STRIDE + i * VECTOR;
+            tile_direct(kind, rows, inputs)(t);
         }
     }
 }
 
-/* One function per tile shape; narrower shapes finish the edges of a block. */
-struct tile_args {
-    const float *weights; /* [rows] UNPACKED_STRIDE apart */
-    const float *scales;  /* [rows] SCALES_STRIDE apart; grouped only */
-    const float *x;       /* [inputs] x_stride apart */
-    size_t x_stride;
-    size_t rounds;
-    size_t steps;
-    float *sum; /* [rows][inputs][8], rows SUM_STRIDE apart */
-};
-
-#define TILE_FUNCTIONS(rows, inputs)                                                             \
-    static void tile_plain_##rows##x##inputs(const struct tile_args *t)                          \
-    {                                                                                            \
-        tile_plain(rows, inputs, t->weights, t->x, t->x_stride, t->steps, t->sum);               \
-    }                                                                                            \
-    static void tile_grouped_##rows##x##inputs(const struct tile_args *t)                        \
-    {                                                                                            \
-        tile_grouped(rows, inputs, t->weights, t->scales, t->x, t->x_stride, t->rounds, t->sum); \
-    }
-#define TILE_ROW(X, rows) X(rows, 1) X(rows, 2) X(rows, 3) X(rows, 4)
-TILE_ROW(TILE_FUNCTIONS, 1)
-TILE_ROW(TILE_FUNCTIONS, 2)
-TILE_ROW(TILE_FUNCTIONS, 3)
-
-typedef void (*tile_function)(const struct tile_args *t);
-
-static tile_function tile_select(bool grouped, size_t rows, size_t inputs)
+/* The same with weights unpacked first. */
+static void batch_unpacked(struct batch *b, struct matmul_run run, size_t v, const float *x, struct tile *t)
 {
-    static const tile_function plain[TILE_ROWS][TILE_INPUTS] = {
-#define TILE_NAME(rows, inputs) tile_plain_##rows##x##inputs,
-        {TILE_ROW(TILE_NAME, 1)},
-        {TILE_ROW(TILE_NAME, 2)},
-        {TILE_ROW(TILE_NAME, 3)},
-#undef TILE_NAME
-    };
-    static const tile_function group[TILE_ROWS][TILE_INPUTS] = {
-#define TILE_NAME(rows, inputs) tile_grouped_##rows##x##inputs,
-        {TILE_ROW(TILE_NAME, 1)},
-        {TILE_ROW(TILE_NAME, 2)},
-        {TILE_ROW(TILE_NAME, 3)},
-#undef TILE_NAME
-    };
-    return grouped ? group[rows - 1][inputs - 1] : plain[rows - 1][inputs - 1];
+    batch_unpack(b, run, v);
+    for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
+        size_t rows = b->rows - r < TILE_ROWS ? b->rows - r : TILE_ROWS;
+        batch_prefetch(b, run, v, r, rows);
+        t->weights = b->unpacked + r * UNPACKED_STRIDE;
+        t->scales = b->scales + r * SCALES_STRIDE + v * VECTOR;
+        for (size_t i = 0; i < b->inputs; i += TILE_INPUTS) {
+            size_t inputs = b->inputs - i < TILE_INPUTS ? b->inputs - i : TILE_INPUTS;
+            t->x = x + i * b->x_stride;
+            t->sum = b->sum[v] + r * SUM_STRIDE + i * VECTOR;
+            tile_unpacked(b->w->kind, rows, inputs)(t);
+        }
+    }
 }
-
-/* ---- blocks ---- */
 
 /* Advances every dot product of the block by a run of at most one chunk. */
 static void batch_run(struct batch *b, struct matmul_run run)
 {
-    bool grouped = b->w->kind == QUANT_INT4_GROUP;
-    size_t steps = round_steps(b->w->kind);
-    struct tile_args t = {.x_stride = b->x_stride, .rounds = run.rounds, .steps = run.rounds * steps};
-    if (grouped) {
+    bool direct = !b->plain && b->inputs <= DIRECT_INPUTS;
+    struct tile t = {.packed_stride = run.weight_stride, .x_stride = b->x_stride, .rounds = run.rounds};
+    if (b->w->kind == QUANT_INT4_GROUP) {
         for (size_t r = 0; r < b->rows; r++) {
             spread_scales(b->w, b->row + r, run.first, run.rounds, b->scales + r * SCALES_STRIDE);
         }
     }
     for (size_t v = 0; v < LANE_VECTORS; v++) {
-        unpack_rows(b, run, v);
-        for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
-            size_t rows = b->rows - r < TILE_ROWS ? b->rows - r : TILE_ROWS;
-            t.weights = b->unpacked + r * UNPACKED_STRIDE;
-            t.scales = b->scales + r * SCALES_STRIDE + v * VECTOR;
-            for (size_t i = 0; i < b->inputs; i += TILE_INPUTS) {
-                size_t inputs = b->inputs - i < TILE_INPUTS ? b->inputs - i : TILE_INPUTS;
-                t.x = b->x + i * b->x_stride + v * b->vector_stride + run.first * steps * VECTOR;
-                t.sum = b->sum[v] + r * SUM_STRIDE + i * VECTOR;
-                tile_select(grouped, rows, inputs)(&t);
-            }
+        const float *x = b->x + v * b->vector_stride + run.first * round_steps(b->w->kind) * VECTOR;
+        if (direct) {
+            batch_direct(b, run, v, x, &t);
+        } else {
+            batch_unpacked(b, run, v, x, &t);
         }
     }
 }
+
+/* ---- blocks ---- */
 
 /* The four lane vectors of one dot product, folded. */
 ALWAYS_INLINE __m256 batch_fold(const struct batch *b, size_t r, size_t i)
@@ -293,7 +209,11 @@ void matmul_batch_avx2(const struct quant_matrix *w, size_t begin, size_t end, c
         for (size_t i = 0; i < m; i += BLOCK_INPUTS) {
             b.inputs = m - i < BLOCK_INPUTS ? m - i : BLOCK_INPUTS;
             b.x = act->values + i * b.x_stride;
-            batch_block(&b, out + i * out_stride, out_stride);
+            if (b.inputs == 1 && !b.plain) {
+                matmul_single_avx2(w, row, row + b.rows, b.x, out + i * out_stride);
+            } else {
+                batch_block(&b, out + i * out_stride, out_stride);
+            }
         }
     }
 }

@@ -26,6 +26,10 @@
 #define UNROLL PRAGMA(GCC unroll 8)
 #endif
 
+/* Keeps a value that several instructions share in a register: left alone, the compiler would rather make
+ * each of them load it again. */
+#define KEEP(vector) __asm__("" : "+x"(vector))
+
 /* All ones in the first n of 8 elements, for masked loads and stores, which touch no other memory. */
 ALWAYS_INLINE __m256i vector_mask(size_t n)
 {

@@ -39,16 +39,22 @@ static __m256 word_columns(uint32_t word)
 
 void kernel_dequant_row_avx2(const struct quant_matrix *w, size_t row, float *out)
 {
-    if (!kind_is_int4(w->kind)) {
+    if (w->kind == QUANT_F32 || w->cols % VECTOR != 0) {
         kernel_dequant_row_c(w, row, out);
         return;
     }
     const uint8_t *weights = (const uint8_t *)w->weights + row * quant_row_bytes(w->kind, w->cols);
     const float *scales = w->scales + row * quant_row_scales(w->kind, w->cols, w->group);
     size_t group = w->kind == QUANT_INT4_GROUP ? w->group : w->cols;
-    for (size_t c = 0; c < w->cols; c += KERNEL_WORD_COLS) {
-        uint32_t word;
-        memcpy(&word, weights + c / 2, sizeof word);
-        _mm256_storeu_ps(out + c, _mm256_mul_ps(word_columns(word), _mm256_set1_ps(scales[c / group])));
+    for (size_t c = 0; c < w->cols; c += VECTOR) {
+        __m256 value;
+        if (w->kind == QUANT_INT8_ROW) {
+            value = load_columns(w->kind, weights + c);
+        } else {
+            uint32_t word;
+            memcpy(&word, weights + c / 2, sizeof word);
+            value = word_columns(word);
+        }
+        _mm256_storeu_ps(out + c, _mm256_mul_ps(value, _mm256_set1_ps(scales[c / group])));
     }
 }

@@ -12,6 +12,7 @@
 #include "kernels/avx2_common.h"
 #include "kernels/avx2_int4.h"
 
+#define CACHE_LINE 64
 #define ROUND_BYTES_MAX 128 /* weights of a row in one round: int4 and f32 128 bytes, int8 32 */
 
 /* Rounds [first, first + rounds) of a row's dot product. */
@@ -76,6 +77,14 @@ static inline void spread_scales(const struct quant_matrix *w, size_t row, size_
     size_t begin = first * KERNEL_LANES;
     size_t count = rounds * KERNEL_LANES;
     size_t present = words - begin < count ? words - begin : count;
+    if (present == count && w->group % (VECTOR * KERNEL_WORD_COLS) == 0 && (w->group & (w->group - 1)) == 0) {
+        int shift = __builtin_ctz(w->group / (VECTOR * KERNEL_WORD_COLS));
+        for (size_t vector = 0; vector < count / VECTOR; vector++) {
+            __m256 scale = _mm256_broadcast_ss(scales + ((begin / VECTOR + vector) >> shift));
+            _mm256_storeu_ps(out + vector * VECTOR, scale);
+        }
+        return;
+    }
     size_t group = begin / group_words;
     size_t group_end = (group + 1) * group_words - begin;
     size_t i = 0;

@@ -5,8 +5,15 @@
  * mask, one subtraction and the fma, plus a blend, a shift and an or per word. */
 #include "kernels/avx2_matmul.h"
 
-#define PAIR 2         /* weight rows at a time */
-#define SCALE_ROUNDS 8 /* rounds of grouped scales spread at once */
+#define PAIR 2              /* weight rows at a time */
+#define SCALE_ROUNDS 8      /* rounds of grouped scales spread at once */
+#define PREFETCH_BYTES 8192 /* how far ahead weights are asked for; rows lie one behind the other */
+
+/* The line PREFETCH_BYTES further on. It may lie beyond the matrix: a prefetch never faults. */
+ALWAYS_INLINE void single_prefetch(const uint8_t *weights)
+{
+    _mm_prefetch((const char *)((uintptr_t)weights + PREFETCH_BYTES), _MM_HINT_T0);
+}
 
 /* A pair of rows in progress. */
 struct single_sum {
@@ -26,6 +33,9 @@ ALWAYS_INLINE void single_int4(size_t rows, struct matmul_run run, const float *
             for (size_t r = 0; r < rows; r++) {
                 const uint8_t *at = run.weights + r * run.weight_stride + (round * LANE_VECTORS + v) * sizeof(__m256i);
                 __m256i words = _mm256_loadu_si256((const __m256i *)(const void *)at);
+                if (v % 2 == 0) {
+                    single_prefetch(at);
+                }
                 half[0][r] = int4_low_half(words);
                 half[1][r] = int4_high_half(words);
             }
@@ -54,6 +64,9 @@ ALWAYS_INLINE void single_group(size_t rows, struct matmul_run run, const float 
             for (size_t r = 0; r < rows; r++) {
                 const uint8_t *at = run.weights + r * run.weight_stride + (round * LANE_VECTORS + v) * sizeof(__m256i);
                 __m256i words = _mm256_loadu_si256((const __m256i *)(const void *)at);
+                if (v % 2 == 0) {
+                    single_prefetch(at);
+                }
                 __m256i half[2] = {int4_low_half(words), int4_high_half(words)};
                 __m256 word = _mm256_setzero_ps();
                 UNROLL
@@ -79,6 +92,9 @@ ALWAYS_INLINE void single_columns(enum quant_kind kind, size_t rows, struct matm
             UNROLL
             for (size_t r = 0; r < rows; r++) {
                 size_t at = round * round_bytes(kind) + v * (round_bytes(kind) / LANE_VECTORS);
+                if (v % (kind == QUANT_INT8_ROW ? 4 : 2) == 0) {
+                    single_prefetch(run.weights + r * run.weight_stride + at);
+                }
                 __m256 weight = load_columns(kind, run.weights + r * run.weight_stride + at);
                 sum->lane[r][v] = _mm256_fmadd_ps(weight, value, sum->lane[r][v]);
             }

@@ -259,7 +259,8 @@ void check_dequant_row(void **state)
 {
     (void)state;
     for (size_t k = 0; k < KIND_COUNT; k++) {
-        for (uint32_t cols = 8; cols <= 136; cols += 8) {
+        bool int4 = kinds[k] == QUANT_INT4_ROW || kinds[k] == QUANT_INT4_GROUP;
+        for (uint32_t cols = 8; cols <= 136; cols += int4 ? 8 : 4) {
             enum fill fill = (enum fill)random_below(FILL_COUNT);
             struct test_matrix test = test_matrix_make(kinds[k], 3, cols, random_group(), GUARD_AFTER, fill);
             for (size_t i = 0; i < VERSION_COUNT; i++) {
