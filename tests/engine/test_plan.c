@@ -148,7 +148,10 @@ static int live_within(const sluice_engine_options *options)
     sluice_engine *engine = demo_open(options);
     const sluice_sampling sampling = {.temperature = 2.0f, .top_p = 0.99f, .seed = 4};
     const sluice_generate_options generate = {.max_tokens = 60};
-    sluice_session *sessions[4];
+    sluice_session *sessions[4] = {NULL};
+    if (options->sessions < 1 || options->sessions > 4) {
+        return 3;
+    }
     for (uint32_t i = 0; i < options->sessions; i++) {
         sessions[i] = demo_session(engine);
         demo_sync(sessions[i], prompt.ids, prompt.n);

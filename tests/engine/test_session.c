@@ -93,7 +93,7 @@ static void test_prefix_reuse(void **state)
         expect_logits(session, expected);
     }
     prompt.ids[18] = 17; /* another conversation from here on */
-    demo_sync(session, prompt.ids, 36);
+    demo_sync(session, prompt.ids, 23);
     fresh_logits(engine, prompt.ids, 23, expected);
     expect_logits(session, expected);
     prompt.ids[0] = 18;
