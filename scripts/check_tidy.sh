@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 
 folder=${1:-build}
 project_sources | grep -E '\.c$' | grep -E '^(src|tools|bench|tests)/' |
-    xargs -P "$(nproc)" -n 4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' 2>/dev/null
+    xargs -P "$(nproc)" -n 1 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' 2>/dev/null
