@@ -246,6 +246,7 @@ static void slab_pass(const struct absorb *p, size_t d, size_t rows, size_t col,
 {
     struct slab_factors f;
     f.end = 0;
+    f.plain = f.spread = false;
     float a[SLAB];
     bool int8 = p->w->kind == QUANT_INT8_ROW;
     for (size_t r = 0; r < rows && int8; r++) {

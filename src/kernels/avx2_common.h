@@ -21,7 +21,7 @@
 /* Loops over small constant counts must unroll so that arrays of registers stay in registers. */
 #define PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
-#define UNROLL PRAGMA(unroll)
+#define UNROLL PRAGMA(clang loop unroll(full))
 #else
 #define UNROLL PRAGMA(GCC unroll 8)
 #endif

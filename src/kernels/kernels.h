@@ -22,7 +22,9 @@
 /* name, result, arguments: the pointer types, the reference and every version's prototypes come from this list. */
 #define KERNEL_LIST(X)                                                                                                \
     /* Rearranges x [m][cols] (row stride x_stride floats) for matmul with a matrix of this kind into `act`,          \
-     * which holds kernel_act_bytes(kind, cols, m) bytes aligned to 64. */                                            \
+     * which holds kernel_act_bytes(kind, cols, m) bytes aligned to 64. Prepared rows are independent: row i          \
+     * lies at act + i * kernel_act_bytes(kind, cols, 1), so a part of a batch may be handed to matmul. cols is       \
+     * divisible by 8 for int4, any number otherwise. */                                                              \
     X(prepare, void, (enum quant_kind kind, const float *x, size_t x_stride, size_t m, size_t cols, void *act))       \
     /* out[i * out_stride + r] for i < m, r in [row_begin, row_end): dot of weight row r with input row i. */         \
     X(matmul, void,                                                                                                   \
@@ -45,15 +47,20 @@
        size_t n, size_t dim, float *out, size_t out_stride))                                                          \
     /* x[j] = exp(x[j] - max); the sum of these in ascending order from +0 is returned. */                            \
     X(exp_sum, float, (float *x, size_t n, float max))                                                                \
-    /* Largest of n values; -inf for n = 0. NaN is ignored unless all are. */                                         \
+    /* Largest of n values; -inf for n = 0. NaN is ignored unless all are; of both zeros +0 is the larger. */         \
     X(max, float, (const float *x, size_t n))                                                                         \
     /* Index score of n positions: out[j] = (fold over h of fma(w[h], relu(s[h][j]), .)) * head_scale, s as           \
-     * written by scores: s + h * s_stride. */                                                                        \
+     * written by scores: s + h * s_stride; relu of NaN is +0. */                                                     \
     X(index_combine, void,                                                                                            \
       (const float *w, size_t heads, const float *s, size_t s_stride, size_t n, float head_scale, float *out))        \
+    /* Sum of squares in binary64, 32 lanes (lane = column mod 32) and the tree; inv = f32(1 / sqrt(sum / n + eps)),  \
+     * the operations before the rounding in binary64; out = (x * inv) * weight. */                                   \
     X(rmsnorm, void, (const float *x, const float *weight, size_t n, float eps, float *out)) /* out may be x */       \
+    /* mean and variance = sum of (x - mean)^2 / n in binary64 as above, each operation rounded; inv likewise;        \
+     * out = (f32(x - mean) * inv) * weight + bias. */                                                                \
     X(layernorm, void,                                                                                                \
       (const float *x, const float *weight, const float *bias, size_t n, float eps, float *out)) /* out may be x */   \
+    /* quant_sigmoid of each, in place. */                                                                            \
     X(sigmoid, void, (float *x, size_t n))                                                                            \
     /* out[j] = silu(gate[j]) * up[j]; out may be gate or up. */                                                      \
     X(silu_mul, void, (const float *gate, const float *up, size_t n, float *out))                                     \

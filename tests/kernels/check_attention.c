@@ -140,6 +140,33 @@ void check_scores(void **state)
     for_each_case(check_scores_case);
 }
 
+/* Every lane underflows to -0, and so must the score. */
+void check_scores_negative_zero(void **state)
+{
+    (void)state;
+    enum { HEADS = 4, N = 5, DIM = 41 };
+    float q[HEADS * DIM];
+    float keys[N * DIM];
+    float expected[HEADS * N];
+    float actual[HEADS * N];
+    for (size_t i = 0; i < HEADS * DIM; i++) {
+        q[i] = 0x1p-100f;
+    }
+    for (size_t i = 0; i < N * DIM; i++) {
+        keys[i] = -0x1p-100f;
+    }
+    for (size_t i = 0; i < HEADS * N; i++) {
+        expected[i] = -0.0f;
+    }
+    for (size_t i = 0; i < VERSION_COUNT; i++) {
+        if (versions[i].available) {
+            checker_enter("scores", versions[i].name, "dim %d, -0", DIM);
+            versions[i].table.scores(q, DIM, HEADS, keys, DIM, NULL, N, DIM, 0.5f, actual, N);
+            check_equal(expected, actual, HEADS * N);
+        }
+    }
+}
+
 void check_mix(void **state)
 {
     (void)state;

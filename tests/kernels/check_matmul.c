@@ -158,6 +158,52 @@ void check_matmul_real(void **state)
     }
 }
 
+/* Every lane underflows to -0, and so must the sum: padding may not turn a lane into +0. */
+static void check_negative_zero_of(enum quant_kind kind, uint32_t cols, size_t m)
+{
+    enum { ROWS = 5 };
+    struct test_matrix test = test_matrix_make(kind, ROWS, cols, 64, GUARD_AFTER, FILL_PLAIN);
+    bool f32 = kind == QUANT_F32;
+    size_t scales = ROWS * quant_row_scales(kind, cols, 64);
+    float *tiny = f32 ? test.weights.data : test.scales.data;
+    for (size_t i = 0; i < (f32 ? ROWS * (size_t)cols : scales); i++) {
+        tiny[i] = -0x1p-100f;
+    }
+    if (!f32) {
+        memset(test.weights.data, 0x99, test.weights.size); /* every weight is +1 */
+    }
+    struct guarded x = guarded_floats(m * cols, GUARD_AFTER, FILL_PLAIN);
+    for (size_t i = 0; i < m * cols; i++) {
+        ((float *)x.data)[i] = 0x1p-100f;
+    }
+    float expected[ROWS * 6];
+    float actual[ROWS * 6];
+    struct product p = {.kind = kind, .rows = ROWS, .cols = cols, .m = m};
+    for (size_t i = 0; i < ROWS * m; i++) {
+        expected[i] = -0.0f;
+    }
+    for (size_t i = 0; i < VERSION_COUNT; i++) {
+        if (versions[i].available) {
+            checker_enter("matmul", versions[i].name, "%s cols %u m %zu, -0", quant_kind_name(kind), cols, m);
+            run_matmul(&versions[i].table, &p, &test.matrix, x.data, cols, ROWS, actual, ROWS);
+            check_equal(expected, actual, ROWS * m);
+        }
+    }
+    guarded_free(&x);
+    test_matrix_free(&test);
+}
+
+void check_matmul_negative_zero(void **state)
+{
+    (void)state;
+    for (size_t m = 1; m <= 6; m++) {
+        check_negative_zero_of(QUANT_F32, 32, m);
+        check_negative_zero_of(QUANT_F32, 41, m);
+        check_negative_zero_of(QUANT_INT4_GROUP, 256, m);
+        check_negative_zero_of(QUANT_INT4_GROUP, 264, m);
+    }
+}
+
 /* ---- absorb ---- */
 
 struct absorption {

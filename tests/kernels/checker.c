@@ -111,17 +111,29 @@ float random_float(void)
     return (float)(int32_t)(random_bits() >> 40) * 0x1p-23f - 1.0f;
 }
 
-static float random_of(enum fill fill)
+static float random_tiny(void)
 {
     static const float tiny[] = {0.0f,      -0.0f,      0x1p-149f, -0x1p-149f,        0x1p-126f,       -0x1.8p-127f,
                                  0x1p-106f, -0x1p-106f, 0x1p-107f, -0x1.fffffep-107f, 0x1.000002p-106f};
+    if (random_below(3) == 0) {
+        return tiny[random_below(sizeof tiny / sizeof *tiny)];
+    }
+    return ldexpf(random_float(), -106 - (int)random_below(44));
+}
+
+static float random_of(enum fill fill)
+{
     float plain = random_float();
     float sign = random_bits() & 1 ? 1.0f : -1.0f;
     switch (fill) {
     case FILL_WIDE:
         return ldexpf(plain, (int)random_below(250) - 125);
     case FILL_TINY:
-        return random_below(3) ? plain : tiny[random_below(sizeof tiny / sizeof *tiny)];
+        return random_below(3) ? plain : random_tiny();
+    case FILL_DENORMAL:
+        return random_tiny();
+    case FILL_CANCEL:
+        return ldexpf(plain, (int)random_below(60));
     case FILL_HUGE:
         return sign * (random_below(2) ? 0x1.fffffep+127f : 0x1p+120f * (plain + 2.0f));
     case FILL_INFINITE:
@@ -140,7 +152,8 @@ static float random_of(enum fill fill)
 void fill_floats(float *x, size_t n, enum fill fill)
 {
     for (size_t i = 0; i < n; i++) {
-        x[i] = random_of(fill);
+        bool repeat = fill == FILL_CANCEL && i % 10 >= 5;
+        x[i] = repeat ? -x[i - 5] : random_of(fill);
     }
 }
 

@@ -44,6 +44,8 @@ enum fill {
     FILL_PLAIN,    /* [-1, 1) */
     FILL_WIDE,     /* any finite exponent */
     FILL_TINY,     /* denormals, values around 2^-106, both zeros, among plain ones */
+    FILL_DENORMAL, /* only such values */
+    FILL_CANCEL,   /* each value comes again with the other sign: sums of what rounding left over */
     FILL_HUGE,     /* the largest values, both signs */
     FILL_INFINITE, /* some infinities */
     FILL_ZERO,     /* both zeros */

@@ -7,12 +7,14 @@ void check_matmul_widths(void **state);
 void check_matmul_batches(void **state);
 void check_matmul_hostile(void **state);
 void check_matmul_real(void **state);
+void check_matmul_negative_zero(void **state);
 void check_absorb(void **state);
 void check_absorb_hostile(void **state);
 void check_dequant_row(void **state);
 
 /* check_attention.c */
 void check_scores(void **state);
+void check_scores_negative_zero(void **state);
 void check_mix(void **state);
 void check_exp_sum(void **state);
 void check_max(void **state);

@@ -26,6 +26,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(check_matmul_batches),
         cmocka_unit_test(check_matmul_hostile),
         cmocka_unit_test(check_matmul_real),
+        cmocka_unit_test(check_matmul_negative_zero),
+        cmocka_unit_test(check_scores_negative_zero),
         cmocka_unit_test(check_absorb),
         cmocka_unit_test(check_absorb_hostile),
         cmocka_unit_test(check_dequant_row),
