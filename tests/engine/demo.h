@@ -17,6 +17,13 @@
 #define DEMO_PROMPTS 4
 #define DEMO_VOCAB 4096
 
+/* An emulated processor takes about half a second for a token: tests of many tokens are skipped there. */
+#ifdef SLUICE_TEST_EMULATED
+#define DEMO_EMULATED true
+#else
+#define DEMO_EMULATED false
+#endif
+
 struct demo_prompt {
     uint32_t ids[512]; /* the prompt, then its greedy continuation, not stopped at eos */
     size_t n_prompt, n;

@@ -162,6 +162,9 @@ static void test_no_weight_for_a_refused_plan(void **state)
 static void test_disk_fails_during_an_answer(void **state)
 {
     (void)state;
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = open_small();
     static const int moments[] = {0, 1, 3, 17, 60, 150};
     for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
@@ -187,6 +190,9 @@ static void test_disk_fails_during_an_answer(void **state)
 static void test_disk_fails_during_next(void **state)
 {
     (void)state;
+    if (DEMO_EMULATED) {
+        skip();
+    }
     enum { TOKENS = 20 };
     const sluice_sampling sampling = {.temperature = 1.5f, .top_p = 1.0f, .seed = 11};
     sluice_engine *engine = open_small();
@@ -225,6 +231,9 @@ static void test_disk_fails_during_next(void **state)
 static void test_disk_fails_during_sync(void **state)
 {
     (void)state;
+    if (DEMO_EMULATED) {
+        skip();
+    }
     static float expected[DEMO_VOCAB];
     struct demo_prompt prompt;
     size_t n = 0;
@@ -309,6 +318,9 @@ static void test_decoding_allocates_nothing(void **state)
 static void test_stop_strings_allocate_once(void **state)
 {
     (void)state;
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = demo_open(NULL);
     sluice_session *session = demo_question(engine);
     const char *const strings[] = {"no such text", "good fortune!"};

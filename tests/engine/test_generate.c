@@ -40,6 +40,9 @@ static void test_answer(void **state)
 
 static void test_token_limit(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_session *session = demo_question(*(sluice_engine **)*state);
     struct demo_text text;
     sluice_generate_options options = demo_generate_options(&text);
@@ -88,6 +91,9 @@ static void test_stop_strings(void **state)
 /* Text that might have become a stop string comes all the same. */
 static void test_stop_string_that_never_comes(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_session *session = demo_question(*(sluice_engine **)*state);
     struct demo_text text;
     const char *const strings[] = {"good fortune...", "happy meant", "fortune.\n"};
@@ -118,6 +124,9 @@ static void test_stop_without_callback(void **state)
 
 static void test_caller_stops(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_session *session = demo_question(*(sluice_engine **)*state);
     struct demo_text text;
     const sluice_generate_options options = demo_generate_options(&text);
@@ -146,6 +155,9 @@ static bool collect_and_cancel(void *user, const char *bytes, size_t len)
 
 static void test_cancel_in_callback(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_session *session = demo_question(*(sluice_engine **)*state);
     struct cancelling cancelling = {.session = session};
     const sluice_generate_options options = {.text = collect_and_cancel, .user = &cancelling};
@@ -180,6 +192,9 @@ static bool check_whole_characters(void *user, const char *bytes, size_t len)
 
 static void test_whole_characters(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_session *session = demo_session(*(sluice_engine **)*state);
     size_t len = 0;
     const char *const strings[] = {"\xC3\xA9t\xC3\xA9", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"};

@@ -16,10 +16,10 @@
 #define MIB ((uint64_t)1 << 20)
 
 /* Under a sanitizer or an emulator the resident set is mostly theirs. */
-#if defined(SLUICE_SANITIZED) || defined(SLUICE_TEST_EMULATED)
+#ifdef SLUICE_SANITIZED
 #define OWN_MEMORY false
 #else
-#define OWN_MEMORY true
+#define OWN_MEMORY (!DEMO_EMULATED)
 #endif
 
 static sluice_plan plan_for(const sluice_engine_options *options)

@@ -17,7 +17,9 @@
 #define CLEAR_MARGIN 0.01f
 
 /* The last reference prompt is by far the longest: too slow under a sanitizer. */
-#ifdef SLUICE_SANITIZED
+#if defined(SLUICE_TEST_EMULATED)
+#define N_REFERENCES 1
+#elif defined(SLUICE_SANITIZED)
 #define N_REFERENCES (DEMO_PROMPTS - 1)
 #else
 #define N_REFERENCES DEMO_PROMPTS
@@ -81,6 +83,9 @@ static void test_reference(void **state)
 
 static void test_prefix_reuse(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     static float expected[DEMO_VOCAB];
     struct demo_prompt prompt;
@@ -130,6 +135,9 @@ static void test_sync_after_generate(void **state)
 
 static void test_work_done(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     struct demo_prompt prompt;
     sluice_stats stats[5];
@@ -163,6 +171,9 @@ static void test_work_done(void **state)
 /* Chunks, threads, instruction sets and the number of slots change no bit. */
 static void test_same_bits_everywhere(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     static float expected[DEMO_VOCAB];
     struct demo_prompt prompt;
@@ -204,6 +215,9 @@ static bool keep_rows(void *user, size_t first, size_t n_rows, const float *logi
 
 static void test_evaluate(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     static float expected[DEMO_VOCAB];
     struct demo_prompt prompt;
@@ -268,6 +282,9 @@ static void test_refused_tokens(void **state)
 
 static void test_next_until_eos(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     struct demo_prompt prompt;
     demo_load_prompt(&prompt, 1);
@@ -315,6 +332,9 @@ static void test_full_context(void **state)
 
 static void test_same_seed_same_tokens(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     uint32_t ids[3][24];
     static const uint64_t seeds[] = {5, 5, 6};
@@ -350,6 +370,9 @@ static void cancel_at(void *user, const char *what, uint64_t done, uint64_t tota
 static void test_cancelled_sync(void **state)
 {
     (void)state;
+    if (DEMO_EMULATED) {
+        skip();
+    }
     static float expected[DEMO_VOCAB];
     struct canceller canceller = {.at = 32};
     struct demo_prompt prompt;
@@ -427,6 +450,9 @@ static void *converse(void *arg)
 
 static void test_two_threads(void **state)
 {
+    if (DEMO_EMULATED) {
+        skip();
+    }
     sluice_engine *engine = *(sluice_engine **)*state;
     static struct demo_prompt prompts[2];
     struct conversation conversations[2];
