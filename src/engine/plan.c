@@ -11,7 +11,6 @@
 #include "engine/plan.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/sampler.h"
@@ -79,7 +78,8 @@ struct cpu_device_limits plan_device_limits(const struct plan_subject *subject)
     return limits;
 }
 
-uint64_t plan_session_bytes(const struct plan_subject *subject, size_t context)
+/* Memory of one session besides its cache. */
+static uint64_t session_bytes(const struct plan_subject *subject, size_t context)
 {
     uint32_t vocab_size = subject->container->config.vocab_size;
     uint64_t logits = (uint64_t)vocab_size * sizeof(float);
@@ -118,7 +118,7 @@ static void add_fixed_lines(sluice_plan *plan, const struct plan_subject *subjec
     add_line(plan, "compute device", resident(cpu_device_bytes(&limits)));
     add_line(plan, "logits of an evaluation", resident(logits));
     add_line(plan, "attention cache", settings->sessions * resident(kv_cache_bytes(container, context)));
-    add_line(plan, "session buffers", settings->sessions * plan_session_bytes(subject, context));
+    add_line(plan, "session buffers", settings->sessions * session_bytes(subject, context));
 }
 
 /* What the slots take beside the fixed lines, their share of the reserve included. */

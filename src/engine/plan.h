@@ -40,7 +40,4 @@ struct model_options plan_model_options(const struct plan_subject *subject, size
 struct executor_options plan_executor_options(const struct plan_subject *subject);
 struct cpu_device_limits plan_device_limits(const struct plan_subject *subject);
 
-/* Memory of one session besides its cache. */
-uint64_t plan_session_bytes(const struct plan_subject *subject, size_t context);
-
 #endif

@@ -2,7 +2,6 @@
  *
  * What is handed out belongs to the caller and is released with sluice_free. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/buffer.h"
