@@ -4,8 +4,11 @@
  * container is cut into shards. The generator is SplitMix64: a counter and a mixing function, several GB/s. Values
  * pass through one buffer of a few MiB; memory does not grow with the container.
  *
- * Scales are such that a matrix keeps the size of its input: random nibbles minus 8 have a root mean square of 4.64,
- * random bytes one of 73.9, and a row adds up `cols` of them. */
+ * Weights have mean 0, or the direction in which all columns agree would grow from matrix to matrix until every
+ * token looked and routed alike: nibbles stand for -7..7, zero twice as often (as in a container quantised
+ * symmetrically), and the half that random bytes are off is too little to grow. Scales are such that a matrix keeps
+ * the size of its input: those nibbles have a root mean square of 4.18, random bytes one of 73.9, and a row adds up
+ * `cols` of them. */
 #include "container/synth.h"
 
 #include <errno.h>
@@ -35,10 +38,19 @@ static uint64_t next_word(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static void fill_bytes(uint64_t *state, unsigned char *dst, size_t len)
+/* Turns every nibble 0, which stands for -8, into 8, which stands for 0. */
+static uint64_t balance_nibbles(uint64_t word)
+{
+    const uint64_t lowest = 0x1111111111111111u;
+    uint64_t used = (word | word >> 1 | word >> 2 | word >> 3) & lowest;
+    return word | (used ^ lowest) << 3;
+}
+
+static void fill_bytes(uint64_t *state, bool nibbles, unsigned char *dst, size_t len)
 {
     for (size_t i = 0; i < len; i += 8) {
         uint64_t word = next_word(state);
+        word = nibbles ? balance_nibbles(word) : word;
         memcpy(dst + i, &word, len - i < 8 ? len - i : 8);
     }
 }
@@ -69,7 +81,7 @@ static struct distribution plain_values(const struct synth_tensor *tensor)
 
 static struct distribution scale_values(const struct synth_tensor *tensor)
 {
-    float rms = tensor->kind == QUANT_INT8_ROW ? 73.9f : 4.64f;
+    float rms = tensor->kind == QUANT_INT8_ROW ? 73.9f : 4.18f;
     /* an embedding row is no sum over columns: its elements have size 1 themselves */
     float sum = tensor->role == ROLE_EMBEDDING ? 1.0f : sqrtf((float)tensor->cols);
     float gain = tensor->role == ROLE_LM_HEAD ? 3.0f : 1.0f; /* logits that tell tokens apart */
@@ -115,7 +127,7 @@ static sluice_status flush(struct output *out, sluice_error *err)
     return SLUICE_OK;
 }
 
-static sluice_status put_bytes(struct output *out, uint64_t *state, uint64_t len, sluice_error *err)
+static sluice_status put_bytes(struct output *out, uint64_t *state, bool nibbles, uint64_t len, sluice_error *err)
 {
     while (len > 0) {
         size_t room = (CHUNK_BYTES - out->used) & ~(size_t)7; /* whole words, or the stream would depend on the chunk */
@@ -124,7 +136,7 @@ static sluice_status put_bytes(struct output *out, uint64_t *state, uint64_t len
             continue;
         }
         size_t n = len < room ? (size_t)len : room;
-        fill_bytes(state, out->chunk + out->used, n);
+        fill_bytes(state, nibbles, out->chunk + out->used, n);
         out->used += n;
         len -= n;
     }
@@ -224,7 +236,7 @@ static sluice_status write_piece(struct output *out, const struct piece *piece, 
     const struct synth_tensor *tensor = piece->tensor;
     uint64_t state = XXH3_64bits_withSeed(tensor->name, strlen(tensor->name), 2 * seed + piece->scales);
     if (!is_f32(piece)) {
-        return put_bytes(out, &state, piece_bytes(piece), err);
+        return put_bytes(out, &state, tensor->kind != QUANT_INT8_ROW, piece_bytes(piece), err);
     }
     struct distribution values = piece->scales ? scale_values(tensor) : plain_values(tensor);
     return put_floats(out, &state, &values, piece_bytes(piece) / sizeof(float), err);
