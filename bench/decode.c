@@ -1,7 +1,8 @@
 /* How fast tokens come, against what memory allows.
  *
  * Every run decodes the same tokens after the same prompt, so after one unmeasured run the experts they
- * need are resident if the store is large enough; if not, the figures are those of reading from disk. Runs
+ * need are resident if the store is large enough; if not, the figures are those of reading from disk. Tokens
+ * are sampled at temperature 1 with a fixed seed: greedy decoding may end in a loop that needs few experts. Runs
  * alternate with streaming reads by as many threads. The ratio compares the time of a token with the time
  * in which those threads could read the bytes that a token touches. */
 #include <inttypes.h>
@@ -113,7 +114,11 @@ static sluice_status token_decode(struct decode_bench *bench, size_t n, uint32_t
 static sluice_status run_once(struct decode_bench *bench, uint32_t vocab_size, double *seconds, sluice_error *err)
 {
     const struct bench_decode_options *options = bench->options;
+    sluice_sampling sampling;
 
+    sluice_sampling_init(&sampling);
+    sampling.temperature = 1;
+    TRY(sluice_session_set_sampling(bench->session, &sampling, err));
     TRY(sluice_session_sync(bench->session, bench->tokens, options->prompt_tokens, err));
     double start = clock_seconds();
     for (uint32_t i = 0; i < options->tokens; i++) {
