@@ -6,6 +6,7 @@
 #include "command.h"
 #include "console.h"
 #include "options.h"
+#include "progress.h"
 
 #define DEFAULT_PROMPT_TOKENS 16
 #define DEFAULT_TOKENS 32
@@ -77,7 +78,7 @@ static sluice_status decode_measure(const struct decode_options *options, sluice
     if (status == SLUICE_OK) {
         stats_report(engine, options->engine.stats);
     }
-    console_watch_engine(NULL);
+    progress_watch_engine(NULL);
     sluice_engine_close(&engine, NULL);
     return status;
 }

@@ -15,6 +15,7 @@
 #include "interrupt.h"
 #include "line_editor.h"
 #include "options.h"
+#include "progress.h"
 
 #define ANSWER_LIMIT ((size_t)64 << 20) /* bytes of one answer */
 
@@ -274,7 +275,7 @@ static sluice_status chat_hold(struct generation_choice *options, sluice_error *
         stats_report(chat.engine, options->engine.stats);
     }
     interrupt_unwatch();
-    console_watch_engine(NULL);
+    progress_watch_engine(NULL);
     line_editor_close(&chat.editor);
     conversation_free(&chat.conversation);
     buffer_free(&chat.answer);

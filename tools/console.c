@@ -1,100 +1,31 @@
-/* The two output streams and the progress line: see console.h. */
+/* The two output streams: see console.h. */
 #include "console.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/line.h"
-#include "numbers.h"
-
-#define PROGRESS_INTERVAL 0.1 /* seconds between two versions of the line */
-#define PROGRESS_DELAY 0.3    /* work shorter than this shows none */
+#include "progress.h"
 
 static struct {
     bool quiet;
     int write_errno; /* of the first write to standard output that failed, 0 */
-
-    pthread_mutex_t lock; /* guards what follows, and writing to standard error */
-    bool shown;           /* a progress line stands on the terminal */
-    char what[32];        /* the work it speaks of */
-    double started, last; /* of that work */
-    const sluice_engine *engine;
-} console = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} console;
 
 void console_set_quiet(bool quiet)
 {
     console.quiet = quiet;
 }
 
-/* ---- Progress ---- */
-
-/* The caller holds the lock. */
-static void progress_erase(void)
-{
-    if (console.shown) {
-        fputs("\r\033[K", stderr);
-        console.shown = false;
-    }
-}
-
-static void progress_erase_locked(void)
-{
-    pthread_mutex_lock(&console.lock);
-    progress_erase();
-    pthread_mutex_unlock(&console.lock);
-}
-
-static void progress_show(const char *what, uint64_t done, uint64_t total)
-{
-    if (strcmp(what, "prefill") != 0) {
-        fprintf(stderr, "\r\033[K%s %3.0f%%", what, total > 0 ? 100.0 * (double)done / (double)total : 0.0);
-    } else {
-        fprintf(stderr, "\r\033[Kprefill %" PRIu64 "/%" PRIu64 " tokens", done, total);
-        if (console.engine != NULL) {
-            sluice_stats stats;
-            char read[32];
-            sluice_engine_get_stats(console.engine, &stats);
-            number_format_bytes(stats.bytes_read, read, sizeof read);
-            fprintf(stderr, ", %s read", read);
-        }
-    }
-    fflush(stderr);
-    console.shown = true;
-}
-
 void console_progress(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)user;
-    if (console.quiet || isatty(STDERR_FILENO) == 0) {
-        return;
+    if (!console.quiet) {
+        progress_report(what, done, total);
     }
-    double now = clock_seconds();
-    pthread_mutex_lock(&console.lock);
-    if (strncmp(console.what, what, sizeof console.what - 1) != 0) {
-        snprintf(console.what, sizeof console.what, "%s", what);
-        console.started = console.last = now;
-    }
-    if (done >= total) {
-        progress_erase();
-        console.what[0] = '\0';
-    } else if (now - console.started >= PROGRESS_DELAY && now - console.last >= PROGRESS_INTERVAL) {
-        progress_show(what, done, total);
-        console.last = now;
-    }
-    pthread_mutex_unlock(&console.lock);
-}
-
-void console_watch_engine(const sluice_engine *engine)
-{
-    pthread_mutex_lock(&console.lock);
-    console.engine = engine;
-    pthread_mutex_unlock(&console.lock);
 }
 
 /* ---- Standard output ---- */
@@ -111,11 +42,12 @@ void console_answer(const void *bytes, size_t len)
     if (console.write_errno != 0 || len == 0) {
         return;
     }
-    progress_erase_locked();
+    progress_pause();
     errno = 0;
     if (fwrite(bytes, 1, len, stdout) != len) {
         answer_failed();
     }
+    progress_resume();
 }
 
 void console_answer_text(const char *text)
@@ -130,13 +62,14 @@ void console_answer_printf(const char *fmt, ...)
     if (console.write_errno != 0) {
         return;
     }
-    progress_erase_locked();
+    progress_pause();
     errno = 0;
     va_start(args, fmt);
     if (vprintf(fmt, args) < 0) {
         answer_failed();
     }
     va_end(args);
+    progress_resume();
 }
 
 static int answer_json_piece(const char *piece, size_t len, void *data)
@@ -176,7 +109,8 @@ bool console_flush(void)
 
 sluice_status console_finish(sluice_error *err)
 {
-    progress_erase_locked();
+    progress_pause();
+    progress_resume();
     if (!console_flush()) {
         return error_set_errno(err, SLUICE_IO, console.write_errno, "standard output");
     }
@@ -193,19 +127,17 @@ static void line_say(const char *prefix, const char *fmt, va_list args)
     char line[1024];
 
     line_format(line, sizeof line, fmt, args);
-    pthread_mutex_lock(&console.lock);
-    progress_erase();
+    progress_pause();
     fprintf(stderr, "%s%s\n", prefix, line);
-    pthread_mutex_unlock(&console.lock);
+    progress_resume();
 }
 
 void console_error(const sluice_error *err)
 {
     console_flush();
-    pthread_mutex_lock(&console.lock);
-    progress_erase();
+    progress_pause();
     fprintf(stderr, "sluice: %s\n", err->message);
-    pthread_mutex_unlock(&console.lock);
+    progress_resume();
 }
 
 void console_note(const char *fmt, ...)

@@ -1,9 +1,9 @@
 /* What the command says: answers on standard output, everything else on standard error.
  *
- * Standard error carries single lines that begin with "sluice: ", and on a terminal one progress line,
- * which is erased before anything else is written. A failed write to standard output is remembered: what
- * follows is dropped, and console_finish reports it. The state is the process's own, as the streams are;
- * the progress and message callbacks may come from any thread. */
+ * Standard error carries single lines that begin with "sluice: ", and on a terminal one progress line
+ * (progress.h), which is erased before anything else is written. A failed write to standard output is
+ * remembered: what follows is dropped, and console_finish reports it. The state is the process's own, as
+ * the streams are. */
 #ifndef SLUICE_TOOLS_CONSOLE_H
 #define SLUICE_TOOLS_CONSOLE_H
 
@@ -37,8 +37,5 @@ void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /
 /* Callbacks of sluice_engine_options; user is not used. */
 void console_message(void *user, const char *line);
 void console_progress(void *user, const char *what, uint64_t done, uint64_t total);
-
-/* From now on a prefill's progress also says how much was read; NULL ends that. The engine is borrowed. */
-void console_watch_engine(const sluice_engine *engine);
 
 #endif

@@ -19,6 +19,7 @@
 #include "console.h"
 #include "interrupt.h"
 #include "options.h"
+#include "progress.h"
 
 struct logits_options {
     struct engine_choice engine;
@@ -238,7 +239,7 @@ static sluice_status logits(const struct logits_options *options, sluice_error *
     if (status == SLUICE_OK) {
         stats_report(engine, options->engine.stats);
     }
-    console_watch_engine(NULL);
+    progress_watch_engine(NULL);
     sluice_engine_close(&engine, NULL);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "console.h"
+#include "progress.h"
 
 /* Folders above the program that may hold models/demo: build, build/preset, and the checkout itself. */
 #define DEMO_SEARCH_LEVELS 4
@@ -155,6 +156,6 @@ sluice_status engine_choice_open(const struct engine_choice *choice, sluice_engi
     console_set_quiet(choice->model.quiet);
     TRY(engine_choice_resolve(choice, buf, sizeof buf, &options, err));
     TRY(sluice_engine_open(out, &options, err));
-    console_watch_engine(*out);
+    progress_watch_engine(*out);
     return SLUICE_OK;
 }

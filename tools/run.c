@@ -12,6 +12,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "options.h"
+#include "progress.h"
 
 #define ANSWER_LIMIT ((size_t)1 << 30) /* bytes of text kept for --json */
 
@@ -249,7 +250,7 @@ static sluice_status run_all(const struct run_options *options, sluice_error *er
         stats_report(run.engine, options->generation.engine.stats);
     }
     interrupt_unwatch();
-    console_watch_engine(NULL);
+    progress_watch_engine(NULL);
     sluice_free(run.encoded);
     buffer_free(&run.answer);
     sluice_session_close(&run.session);

@@ -13,11 +13,12 @@ truncate -s $(($(header_length "$shard") + 8)) "$shard"
 echo 'What is a dog?' >&8
 wait_for err 'sluice: '
 tail -c +$((1 + $(stat -c %s "$shard"))) "$DEMO/out-00003.safetensors" >>"$shard"
-echo 'What does happy mean?' >&8
-echo '/quit' >&8
+printf '/reset\nWhat does happy mean?\n/quit\n' >&8
 exec 8>&-
 wait $!
 echo "status $?"
 # Which of its experts is missed first is a matter of time.
 sed -E 's/^/! /; s/tensor model\.layers\.3\.mlp\.experts\.[0-9.a-z_]+/tensor .../; s/expert [0-9]+ of layer 3/expert N of layer 3/' err
-cat out
+# The answer in between ends wherever the missing expert was needed.
+head -n 1 out
+tail -n 1 out
