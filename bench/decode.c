@@ -24,7 +24,7 @@ struct decode_bench {
     sluice_engine *engine;
     sluice_session *session;
     struct bench_stream stream;
-    uint32_t *tokens;      /* [prompt_tokens + tokens]: the prompt, then what was decoded */
+    uint32_t *tokens;      /* [prompt_tokens + tokens + 1]: the prompt, then what was decoded */
     double *seconds;       /* [runs] of all tokens of a run */
     double *stream_speeds; /* [runs] bytes a second */
 };
@@ -120,8 +120,9 @@ static sluice_status run_once(struct decode_bench *bench, uint32_t vocab_size, d
     sampling.temperature = 1;
     TRY(sluice_session_set_sampling(bench->session, &sampling, err));
     TRY(sluice_session_sync(bench->session, bench->tokens, options->prompt_tokens, err));
+    TRY(token_decode(bench, options->prompt_tokens, vocab_size, err)); /* the prompt's logits give the first one */
     double start = clock_seconds();
-    for (uint32_t i = 0; i < options->tokens; i++) {
+    for (uint32_t i = 1; i <= options->tokens; i++) {
         TRY(token_decode(bench, options->prompt_tokens + i, vocab_size, err));
     }
     *seconds = clock_seconds() - start;
@@ -216,7 +217,7 @@ static void report(FILE *out, struct decode_bench *bench, const sluice_stats *to
 static sluice_status bench_check(const struct bench_decode_options *options, const sluice_engine_info *info,
                                  sluice_error *err)
 {
-    uint64_t needed = (uint64_t)options->prompt_tokens + options->tokens;
+    uint64_t needed = (uint64_t)options->prompt_tokens + options->tokens + 1;
 
     if (options->prompt_tokens == 0 || options->tokens == 0 || options->runs == 0) {
         return error_set(err, SLUICE_INVALID, "a bench needs at least one prompt token, one token and one run");
@@ -233,7 +234,7 @@ static sluice_status bench_prepare(struct decode_bench *bench, unsigned threads,
 {
     const struct bench_decode_options *options = bench->options;
 
-    bench->tokens = mem_zalloc((size_t)options->prompt_tokens + options->tokens, sizeof *bench->tokens);
+    bench->tokens = mem_zalloc((size_t)options->prompt_tokens + options->tokens + 1, sizeof *bench->tokens);
     bench->seconds = mem_zalloc(options->runs, sizeof *bench->seconds);
     bench->stream_speeds = mem_zalloc(options->runs, sizeof *bench->stream_speeds);
     if (bench->tokens == NULL || bench->seconds == NULL || bench->stream_speeds == NULL) {
