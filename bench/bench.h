@@ -26,7 +26,7 @@ struct bench_decode_options {
 };
 
 /* Measures decoding on an open engine that has room for a session, and writes four lines for people and one JSON
- * line. Takes 256 MiB of memory beside the engine's plan, for the streaming read. */
+ * line. The streaming read goes over the engine's own spine, so the plan holds. */
 sluice_status bench_decode(FILE *out, sluice_engine *engine, const struct bench_decode_options *options,
                            sluice_error *err);
 

@@ -15,15 +15,14 @@
 #include "bench/bench.h"
 #include "bench/stream.h"
 #include "engine/engine.h"
+#include "model/graph.h"
 
-#define STREAM_BYTES ((size_t)256 << 20)
 #define GIGA 1e9
 
 struct decode_bench {
     const struct bench_decode_options *options;
     sluice_engine *engine;
     sluice_session *session;
-    struct bench_stream stream;
     uint32_t *tokens;      /* [prompt_tokens + tokens + 1]: the prompt, then what was decoded */
     double *seconds;       /* [runs] of all tokens of a run */
     double *stream_speeds; /* [runs] bytes a second */
@@ -137,6 +136,14 @@ static void counts_add_difference(sluice_stats *total, const sluice_stats *befor
     total->disk_wait_seconds += after->disk_wait_seconds - before->disk_wait_seconds;
 }
 
+/* The spine is what every token reads, and is in memory already. */
+static double stream_measure(const sluice_engine *engine)
+{
+    const struct os_pages *spine = &engine->model->spine.memory;
+
+    return bench_stream_measure(engine->pool, spine->data, spine->size);
+}
+
 /* One unmeasured run, then the runs; `total` counts what the measured ones did, their prompts' ends included. */
 static sluice_status runs_measure(struct decode_bench *bench, uint32_t vocab_size, sluice_stats *total,
                                   sluice_error *err)
@@ -147,7 +154,7 @@ static sluice_status runs_measure(struct decode_bench *bench, uint32_t vocab_siz
     TRY(run_once(bench, vocab_size, &unmeasured, err));
     for (uint32_t i = 0; i < bench->options->runs; i++) {
         sluice_stats before, after;
-        bench->stream_speeds[i] = bench_stream_measure(&bench->stream);
+        bench->stream_speeds[i] = stream_measure(bench->engine);
         sluice_engine_get_stats(bench->engine, &before);
         TRY(run_once(bench, vocab_size, &bench->seconds[i], err));
         sluice_engine_get_stats(bench->engine, &after);
@@ -230,7 +237,7 @@ static sluice_status bench_check(const struct bench_decode_options *options, con
     return SLUICE_OK;
 }
 
-static sluice_status bench_prepare(struct decode_bench *bench, unsigned threads, sluice_error *err)
+static sluice_status bench_prepare(struct decode_bench *bench, sluice_error *err)
 {
     const struct bench_decode_options *options = bench->options;
 
@@ -240,7 +247,6 @@ static sluice_status bench_prepare(struct decode_bench *bench, unsigned threads,
     if (bench->tokens == NULL || bench->seconds == NULL || bench->stream_speeds == NULL) {
         return error_set(err, SLUICE_NO_MEMORY, "no memory for the bench");
     }
-    TRY(bench_stream_open(&bench->stream, threads, STREAM_BYTES, err));
     return sluice_session_open(&bench->session, bench->engine, err);
 }
 
@@ -253,7 +259,7 @@ sluice_status bench_decode(FILE *out, sluice_engine *engine, const struct bench_
 
     sluice_engine_get_info(engine, &info);
     TRY(bench_check(options, &info, err));
-    sluice_status status = bench_prepare(&bench, info.threads, err);
+    sluice_status status = bench_prepare(&bench, err);
     if (status == SLUICE_OK) {
         status = runs_measure(&bench, info.vocab_size, &total, err);
     }
@@ -261,7 +267,6 @@ sluice_status bench_decode(FILE *out, sluice_engine *engine, const struct bench_
         report(out, &bench, &total);
     }
     sluice_session_close(&bench.session);
-    bench_stream_close(&bench.stream);
     free(bench.stream_speeds);
     free(bench.seconds);
     free(bench.tokens);

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "bench/bench.h"
 #include "bench/peak.h"
+#include "bench/stream.h"
 #include "kernels/kernels.h"
 #include "os/cpu.h"
 #include "os/pages.h"
@@ -249,27 +250,6 @@ static double thread_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Reads in four streams and asks ahead, which is faster than one plain pass: a limit for every kernel. */
-static uint64_t read_bytes(const void *data, size_t bytes)
-{
-    enum { STREAMS = 4, LINE_WORDS = 8, READ_AHEAD = 2048 };
-    const uint64_t *words = data;
-    uint64_t sums[LINE_WORDS] = {0};
-    size_t quarter = bytes / sizeof *words / STREAMS;
-    for (size_t i = 0; i + LINE_WORDS <= quarter; i += LINE_WORDS) {
-        for (size_t stream = 0; stream < STREAMS; stream++) {
-            __builtin_prefetch((const char *)(words + stream * quarter + i) + READ_AHEAD);
-            for (size_t lane = 0; lane < LINE_WORDS; lane++) {
-                sums[lane] += words[stream * quarter + i + lane];
-            }
-        }
-    }
-    for (size_t lane = 1; lane < LINE_WORDS; lane++) {
-        sums[0] ^= sums[lane];
-    }
-    return sums[0];
-}
-
 /* Room for `bytes` in data, after what the last sample used. */
 static const uint8_t *next_bytes(struct kernel_bench *bench, const struct kernel_case *c, size_t bytes)
 {
@@ -291,7 +271,7 @@ static double time_read(struct kernel_bench *bench, const struct kernel_case *c,
     uint64_t sum = 0;
     double start = thread_seconds();
     for (size_t i = 0; i < calls; i++) {
-        sum ^= read_bytes(c->hot ? data : data + i * bytes, bytes);
+        sum ^= bench_stream_read(c->hot ? data : data + i * bytes, bytes);
         bench->sink = (float)sum;
     }
     return (thread_seconds() - start) / (double)calls;

@@ -1,67 +1,58 @@
 /* Streaming read: see stream.h.
  *
- * Each item is a piece of memory that one thread sums up in eight independent accumulators, so that the
- * additions never wait for each other and the loads are what is measured. */
+ * Four streams at a time and asking ahead are faster than one plain pass; eight independent sums never wait
+ * for each other. So the loads are what is measured, and the limit is one that no kernel passes easily. */
 #include "bench/stream.h"
 
 #include <stdatomic.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/clock.h"
 
-#define PIECE_WORDS ((size_t)1 << 16) /* 512 KiB */
-#define ACCUMULATORS 8
+#define STREAMS 4
+#define LINE_WORDS 8
+#define READ_AHEAD 2048
+#define PIECE_BYTES ((size_t)1 << 19)
+
+uint64_t bench_stream_read(const void *data, size_t bytes)
+{
+    const uint64_t *words = data;
+    uint64_t sums[LINE_WORDS] = {0};
+    size_t quarter = bytes / sizeof *words / STREAMS / LINE_WORDS * LINE_WORDS;
+    for (size_t i = 0; i < quarter; i += LINE_WORDS) {
+        for (size_t stream = 0; stream < STREAMS; stream++) {
+            __builtin_prefetch((const char *)(words + stream * quarter + i) + READ_AHEAD);
+            for (size_t lane = 0; lane < LINE_WORDS; lane++) {
+                sums[lane] += words[stream * quarter + i + lane];
+            }
+        }
+    }
+    for (size_t lane = 1; lane < LINE_WORDS; lane++) {
+        sums[0] ^= sums[lane];
+    }
+    return sums[0];
+}
 
 struct stream_job {
-    const uint64_t *words;
+    const char *data;
+    size_t bytes;
     _Atomic uint64_t sum; /* keeps the reads alive */
 };
 
-static void piece_sum(void *arg, unsigned worker, size_t begin, size_t end)
+static void read_pieces(void *arg, unsigned worker, size_t begin, size_t end)
 {
     struct stream_job *job = arg;
-    uint64_t sums[ACCUMULATORS] = {0};
-
     (void)worker;
-    for (size_t i = begin * PIECE_WORDS; i < end * PIECE_WORDS; i += ACCUMULATORS) {
-        for (size_t lane = 0; lane < ACCUMULATORS; lane++) {
-            sums[lane] += job->words[i + lane];
-        }
+    for (size_t i = begin; i < end; i++) {
+        size_t left = job->bytes - i * PIECE_BYTES;
+        size_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+        atomic_fetch_add(&job->sum, bench_stream_read(job->data + i * PIECE_BYTES, bytes));
     }
-    for (size_t lane = 1; lane < ACCUMULATORS; lane++) {
-        sums[0] += sums[lane];
-    }
-    atomic_fetch_add(&job->sum, sums[0]);
 }
 
-sluice_status bench_stream_open(struct bench_stream *out, unsigned threads, size_t bytes, sluice_error *err)
+double bench_stream_measure(struct thread_pool *pool, const void *data, size_t bytes)
 {
-    struct bench_stream stream = {0};
-
-    TRY(thread_pool_open(&stream.pool, threads, err));
-    sluice_status status = os_pages_alloc(&stream.pages, bytes, err);
-    if (status != SLUICE_OK) {
-        thread_pool_close(&stream.pool);
-        return status;
-    }
-    memset(stream.pages.data, 1, bytes); /* pages that were never written may all be one */
-    *out = stream;
-    return SLUICE_OK;
-}
-
-void bench_stream_close(struct bench_stream *stream)
-{
-    thread_pool_close(&stream->pool);
-    os_pages_free(&stream->pages);
-}
-
-double bench_stream_measure(struct bench_stream *stream)
-{
-    struct stream_job job = {.words = stream->pages.data};
-    size_t pieces = stream->pages.size / (PIECE_WORDS * sizeof(uint64_t));
+    struct stream_job job = {.data = data, .bytes = bytes};
     double start = clock_seconds();
-
-    thread_pool_run(stream->pool, piece_sum, &job, pieces, 1);
-    return (double)(pieces * PIECE_WORDS * sizeof(uint64_t)) / (clock_seconds() - start);
+    thread_pool_run(pool, read_pieces, &job, (bytes + PIECE_BYTES - 1) / PIECE_BYTES, 1);
+    return (double)bytes / (clock_seconds() - start);
 }

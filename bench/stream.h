@@ -3,21 +3,14 @@
 #define SLUICE_BENCH_STREAM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-#include "base/error.h"
-#include "os/pages.h"
 #include "os/thread_pool.h"
 
-struct bench_stream {
-    struct thread_pool *pool;
-    struct os_pages pages;
-};
+/* Reads `bytes` bytes (64-byte lines; a rest is left out) and returns something that depends on all of them. */
+uint64_t bench_stream_read(const void *data, size_t bytes);
 
-/* Threads and memory of its own: `bytes` should be several times the last-level cache. */
-sluice_status bench_stream_open(struct bench_stream *out, unsigned threads, size_t bytes, sluice_error *err);
-void bench_stream_close(struct bench_stream *stream); /* safe on a zeroed one */
-
-/* Reads all of it once with all threads; bytes a second. */
-double bench_stream_measure(struct bench_stream *stream);
+/* Reads all of it once with all threads of the pool; bytes a second. */
+double bench_stream_measure(struct thread_pool *pool, const void *data, size_t bytes);
 
 #endif
