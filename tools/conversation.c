@@ -47,12 +47,12 @@ sluice_status conversation_push(struct conversation *conversation, sluice_role r
                                 sluice_error *err)
 {
     TRY(conversation_reserve(conversation, err));
-    size_t len = strlen(text);
-    char *copy = mem_zalloc(len + 1, 1);
+    size_t size = strlen(text) + 1;
+    char *copy = mem_zalloc(size, 1);
     if (copy == NULL) {
         return error_set(err, SLUICE_NO_MEMORY, "no memory for the conversation");
     }
-    memcpy(copy, text, len);
+    memcpy(copy, text, size);
     conversation->messages[conversation->n++] = (sluice_message){role, copy};
     return SLUICE_OK;
 }
