@@ -56,6 +56,10 @@ wait_until() {
 # wait_for FILE PATTERN: until PATTERN stands in FILE.
 wait_for() { wait_until grep -s -a -q -e "$2" "$1"; }
 
+# wait_for_line FILE: until it has a whole line.
+has_line() { [ -s "$1" ] && [ "$(wc -l <"$1")" -gt 0 ]; }
+wait_for_line() { wait_until has_line "$1"; }
+
 # ---- Broken containers ----
 
 # clone NAME: a container of its own in ./NAME. Shards are links until own_shard makes a copy.

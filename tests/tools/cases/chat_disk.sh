@@ -7,7 +7,7 @@ mkfifo lines
 sluice chat -m model --context 512 --memory "$minimum" <lines >out 2>err &
 exec 8>lines
 echo 'What does happy mean?' >&8
-wait_for out 'good fortune'
+wait_for_line out # the whole answer: its end of line comes last
 size=$(stat -c %s "$shard")
 truncate -s $(($(header_length "$shard") + 8)) "$shard"
 echo 'What is a dog?' >&8
