@@ -8,5 +8,5 @@ feed 'What does happy mean?\n' chat -n 5
 feed 'What does happy mean?\n' chat --stop ' or '
 feed 'zero\0byte\nbroken \xc3(\nWhat is a dog?\n' chat
 feed '' chat
-feed 'What is a dog?\n/stats\n' chat --stats | hide_numbers | sed -E 's/f32 on cpu .*/.../; s/read by .*,/read by ...,/'
+feed 'What is a dog?\n/stats\n' chat --stats | sed -E 's/f32 on cpu .*/.../; s/read by .*,/read by ...,/' | hide_numbers
 show chat -m "$DATA_SETS/basic" --quiet
