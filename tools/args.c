@@ -62,7 +62,7 @@ static sluice_status whole_store(const struct arg_option *option, const char *te
 
     if (!(is_size ? number_parse_size : number_parse_u64)(text, &value)) {
         return error_set(err, SLUICE_INVALID, "%s: '%s' is not a %s", option->name, text,
-                         is_size ? "size: bytes, or a whole number with K, M, G or T" : "whole number");
+                         is_size ? "size: bytes, or a number with K, M, G or T" : "whole number");
     }
     if (value < option->min && option->max == 0) {
         return error_set(err, SLUICE_INVALID, "%s: %s is below %" PRIu64, option->name, text, option->min);
@@ -204,7 +204,7 @@ static sluice_status option_take(const struct arg_command *command, int argc, ch
 static bool help_is_wanted(const struct arg_command *command, int argc, char *const *argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             return true;
         }
         const struct arg_option *option = option_find(command, argv[i], strlen(argv[i]));
@@ -265,7 +265,13 @@ static void option_print(FILE *out, const struct arg_option *option)
 void args_print_help(FILE *out, const struct arg_command *command)
 {
     fprintf(out, "usage: sluice %s %s\n%s\n", command->name, command->usage, command->summary);
+    if (command->tables[0] == NULL) {
+        fputc('\n', out);
+    }
     for (size_t t = 0; t < ARG_TABLES_MAX && command->tables[t] != NULL; t++) {
+        if (command->tables[t]->name == NULL) {
+            continue;
+        }
         fputc('\n', out);
         for (const struct arg_option *option = command->tables[t]; option->name != NULL; option++) {
             option_print(out, option);

@@ -39,7 +39,7 @@ static const struct arg_option decode_table[] = {
 
 static const struct arg_command bench_args = {
     "bench",
-    "kernels | decode [options]",
+    "(kernels | decode) [options | --help]",
     "Measures the kernels, or decoding with a model, against the machine's limits.",
     {NULL},
 };

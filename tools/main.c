@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         console_say("sluice: no command given (see sluice --help)");
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         usage_print();
         return command_end(SLUICE_OK, NULL);
     }

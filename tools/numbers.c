@@ -67,26 +67,54 @@ bool number_parse_real(const char *text, double *out)
     return true;
 }
 
+/* Reads up to six digits behind a point at *text as millionths and moves *text past them; without a point, 0. */
+static bool fraction_take(const char **text, uint64_t *millionths)
+{
+    const char *at = *text;
+    uint64_t value = 0, unit = 1000000;
+
+    if (*at == '.') {
+        at++;
+        if (!digit_is(*at)) {
+            return false;
+        }
+        for (; digit_is(*at); at++) {
+            if (unit == 1) {
+                return false;
+            }
+            unit /= 10;
+            value += (uint64_t)(*at - '0') * unit;
+        }
+    }
+    *text = at;
+    *millionths = value;
+    return true;
+}
+
 bool number_parse_size(const char *text, uint64_t *out)
 {
     static const char units[] = "KMGT";
-    uint64_t value;
+    uint64_t value, millionths;
 
-    if (!digits_take(&text, &value)) {
+    if (!digits_take(&text, &value) || !fraction_take(&text, &millionths)) {
         return false;
     }
-    if (*text != '\0') {
-        const char *unit = strchr(units, *text);
-        if (unit == NULL || text[1] != '\0') {
-            return false;
+    if (*text == '\0') {
+        if (millionths > 0) {
+            return false; /* a part of a byte */
         }
-        unsigned shift = 10 * (unsigned)(unit - units + 1);
-        if (value > UINT64_MAX >> shift) {
-            return false;
-        }
-        value <<= shift;
+        *out = value;
+        return true;
     }
-    *out = value;
+    const char *unit = strchr(units, *text);
+    if (unit == NULL || (text[1] != '\0' && strcmp(text + 1, "iB") != 0)) {
+        return false;
+    }
+    unsigned shift = 10 * (unsigned)(unit - units + 1);
+    if (value > UINT64_MAX >> shift) {
+        return false;
+    }
+    *out = (value << shift) + (millionths << shift) / 1000000;
     return true;
 }
 

@@ -15,7 +15,7 @@ bool number_parse_u64(const char *text, uint64_t *out);
 /* A decimal number such as 0.7, 1 or 1e-3: finite, not hexadecimal. */
 bool number_parse_real(const char *text, double *out);
 
-/* Bytes: digits, then nothing or one of K, M, G, T (powers of 1024). */
+/* Bytes: digits, or a number of at most six decimals with one of K, M, G, T (powers of 1024, "iB" may follow). */
 bool number_parse_size(const char *text, uint64_t *out);
 
 /* "1,2,3" into a new array that free() releases: at least one id, each below 2^32. */

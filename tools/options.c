@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "console.h"
+#include "numbers.h"
 #include "progress.h"
 
 /* Folders above the program that may hold models/demo: build, build/preset, and the checkout itself. */
@@ -28,7 +29,7 @@ const struct arg_option model_table[] = {
 };
 
 const struct arg_option engine_table[] = {
-    {"--memory", ARG_SIZE, ENGINE(memory), "SIZE", .help = "limit of the whole process: bytes, or 24G, 512M, 4096K",
+    {"--memory", ARG_SIZE, ENGINE(memory), "SIZE", .help = "limit of the whole process: bytes, or 24G, 1.5G, 512M",
      .min = 1},
     {"--context", ARG_U32, ENGINE(context), "N", .help = "tokens a conversation can hold (default: up to 8192)",
      .min = 1},
@@ -36,8 +37,9 @@ const struct arg_option engine_table[] = {
      .max = 1024},
     {"--prefill-chunk", ARG_U32, ENGINE(prefill_chunk), "N", .help = "prompt tokens computed at once (default: 64)",
      .min = 1, .max = 4096},
-    {"--device", ARG_CHOICE, ENGINE(device), "NAME", .help = "cpu or cuda (default: cpu)", .choices = device_names},
-    {"--numerics", ARG_CHOICE, ENGINE(numerics), "NAME", .help = "f32 or q16 (default: f32)",
+    {"--device", ARG_CHOICE, ENGINE(device), "NAME", .help = "cpu, the default; cuda is not in this version",
+     .choices = device_names},
+    {"--numerics", ARG_CHOICE, ENGINE(numerics), "NAME", .help = "f32, the default; q16 is not in this version",
      .choices = numerics_names},
     {"--cpu-features", ARG_TEXT, ENGINE(cpu_features), "LIST",
      .help = "instruction sets to use: all, scalar, avx2 (for tests)"},
@@ -119,7 +121,7 @@ sluice_status model_dir_find(const struct model_choice *choice, char *buf, size_
             return SLUICE_OK;
         }
     }
-    return error_set(err, SLUICE_IO, "no model given (-m DIR), and the demo model is not where the program lies");
+    return error_set(err, SLUICE_IO, "no model given: name one with -m DIR (the demo model is not near the program)");
 }
 
 sluice_status engine_choice_resolve(const struct engine_choice *choice, char *buf, size_t cap,
@@ -148,6 +150,21 @@ sluice_status engine_choice_resolve(const struct engine_choice *choice, char *bu
     return SLUICE_OK;
 }
 
+const char *plan_limit_origin(const sluice_plan *plan)
+{
+    return strcmp(plan->limit_from, "memory_limit") == 0 ? "--memory" : plan->limit_from;
+}
+
+sluice_status plan_refuse(const sluice_plan *plan, sluice_error *err)
+{
+    char need[32], limit[32];
+
+    number_format_bytes(plan->total, need, sizeof need);
+    number_format_bytes(plan->limit, limit, sizeof limit);
+    return error_set(err, SLUICE_LIMIT, "does not fit: needs %s, the limit is %s (%s): %s", need, limit,
+                     plan_limit_origin(plan), plan->advice);
+}
+
 sluice_status engine_choice_open(const struct engine_choice *choice, sluice_engine **out, sluice_error *err)
 {
     sluice_engine_options options;
@@ -155,7 +172,15 @@ sluice_status engine_choice_open(const struct engine_choice *choice, sluice_engi
 
     console_set_quiet(choice->model.quiet);
     TRY(engine_choice_resolve(choice, buf, sizeof buf, &options, err));
-    TRY(sluice_engine_open(out, &options, err));
-    progress_watch_engine(*out);
-    return SLUICE_OK;
+    sluice_status status = sluice_engine_open(out, &options, err);
+    if (status == SLUICE_OK) {
+        progress_watch_engine(*out);
+        return SLUICE_OK;
+    }
+    sluice_plan plan;
+    options.message = NULL; /* warnings were shown already */
+    if (status == SLUICE_LIMIT && sluice_plan_compute(&plan, &options, NULL) == SLUICE_OK && !plan.fits) {
+        return plan_refuse(&plan, err);
+    }
+    return status;
 }

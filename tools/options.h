@@ -55,6 +55,12 @@ sluice_status engine_choice_resolve(const struct engine_choice *choice, char *bu
 
 sluice_status engine_choice_open(const struct engine_choice *choice, sluice_engine **out, sluice_error *err);
 
+/* What gives the limit; the library names its own option, a command line has another name for it. */
+const char *plan_limit_origin(const sluice_plan *plan);
+
+/* Says why a plan does not fit, and what would: SLUICE_LIMIT. */
+sluice_status plan_refuse(const sluice_plan *plan, sluice_error *err);
+
 /* Statistics to standard error in the form asked for. */
 void stats_report(const sluice_engine *engine, int form);
 

@@ -25,12 +25,6 @@ static const struct arg_command plan_args = {
     {plan_table, model_table, engine_table},
 };
 
-/* The library names its own option; here it has a command line's name. */
-static const char *limit_origin(const sluice_plan *plan)
-{
-    return strcmp(plan->limit_from, "memory_limit") == 0 ? "--memory" : plan->limit_from;
-}
-
 static void bytes_print(const char *what, uint64_t bytes)
 {
     char text[32];
@@ -50,7 +44,7 @@ static void plan_print_table(const sluice_plan *plan)
     console_answer_text("\n");
     bytes_print("limit", plan->limit);
     bytes_print("smallest limit", plan->minimum);
-    console_answer_printf("%-40s %14s\n", "limit given by", limit_origin(plan));
+    console_answer_printf("%-40s %14s\n", "limit given by", plan_limit_origin(plan));
     console_answer_printf("%-40s %14" PRIu32 "\n", "context, tokens", plan->context);
     console_answer_printf("%-40s %14" PRIu64 "\n", "expert slots", plan->expert_slots);
     console_answer_printf("%-40s %14" PRIu64 "\n", "experts", plan->expert_count);
@@ -70,7 +64,7 @@ static sluice_status plan_print_json(const sluice_plan *plan, sluice_error *err)
     }
     json_t *object = json_pack(
         "{s:b, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s}", "fits", (int)plan->fits, "limit",
-        (json_int_t)plan->limit, "limit_from", limit_origin(plan), "total", (json_int_t)plan->total, "minimum",
+        (json_int_t)plan->limit, "limit_from", plan_limit_origin(plan), "total", (json_int_t)plan->total, "minimum",
         (json_int_t)plan->minimum, "context", (json_int_t)plan->context, "expert_slots", (json_int_t)plan->expert_slots,
         "slot_bytes", (json_int_t)plan->slot_bytes, "experts", (json_int_t)plan->expert_count, "slots_per_layer",
         (json_int_t)plan->slots_per_layer, "lines", lines, "advice", plan->advice);
@@ -80,16 +74,6 @@ static sluice_status plan_print_json(const sluice_plan *plan, sluice_error *err)
     console_answer_json(object);
     json_decref(object);
     return SLUICE_OK;
-}
-
-static sluice_status plan_refuse(const sluice_plan *plan, sluice_error *err)
-{
-    char need[32], limit[32];
-
-    number_format_bytes(plan->total, need, sizeof need);
-    number_format_bytes(plan->limit, limit, sizeof limit);
-    return error_set(err, SLUICE_LIMIT, "does not fit: needs %s, the limit is %s (%s): %s", need, limit,
-                     limit_origin(plan), plan->advice);
 }
 
 static sluice_status plan(const struct plan_options *options, sluice_error *err)

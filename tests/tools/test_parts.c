@@ -37,8 +37,9 @@ static void numbers_are_whole_words(void **state)
 
 static void sizes_take_one_unit(void **state)
 {
-    static const char *const bad[] = {"",     "G",   "1GB", "1g",        "1 G",
-                                      "1.5G", "-1G", "1GG", "16777216T", "18446744073709551616"};
+    static const char *const bad[] = {"",    "G",   "1GB", "1g",         "1 G",
+                                      ".5G", "1.G", "1.5", "1.1234567G", "1GiBs",
+                                      "1Gi", "-1G", "1GG", "16777216T",  "18446744073709551616"};
     uint64_t value = 7;
 
     (void)state;
@@ -50,6 +51,10 @@ static void sizes_take_one_unit(void **state)
     assert_true(number_parse_size("4096K", &value) && value == 4096 * UINT64_C(1024));
     assert_true(number_parse_size("512M", &value) && value == UINT64_C(512) << 20);
     assert_true(number_parse_size("24G", &value) && value == UINT64_C(24) << 30);
+    assert_true(number_parse_size("1.5G", &value) && value == UINT64_C(3) << 29);
+    assert_true(number_parse_size("1.1GiB", &value) && value == 1181116006);
+    assert_true(number_parse_size("0.000001K", &value) && value == 0);
+    assert_true(number_parse_size("16777215.999999T", &value) && value > UINT64_C(16777215) << 40);
     assert_true(number_parse_size("16777215T", &value) && value == UINT64_C(16777215) << 40);
 }
 
@@ -238,7 +243,7 @@ static void args_say_what_is_wrong(void **state)
         {{"-n", "3x"}, "-n: '3x' is not a whole number"},
         {{"--u32", "4294967296"}, "--u32: 4294967296 is outside 0..4294967295"},
         {{"--size", "0"}, "--size: 0 is below 1"},
-        {{"--size", "5GB"}, "--size: '5GB' is not a size: bytes, or a whole number with K, M, G or T"},
+        {{"--size", "5GB"}, "--size: '5GB' is not a size: bytes, or a number with K, M, G or T"},
         {{"--real", "0.4"}, "--real: 0.4 is outside 0.5..2"},
         {{"--real", "nan"}, "--real: 'nan' is not a number"},
         {{"--ids", "1,,2"}, "--ids: '1,,2' is not a list of token ids such as 1,2,3"},
