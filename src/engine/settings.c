@@ -44,7 +44,10 @@ static sluice_status check_options(const sluice_engine_options *options, const s
     if (options->device != SLUICE_DEVICE_CPU) {
         return error_set(err, SLUICE_INVALID, "device %d: unknown device", (int)options->device);
     }
-    TRY(check_at_most("context", options->context, config->max_position_embeddings, err));
+    if (options->context > config->max_position_embeddings) {
+        return error_set(err, SLUICE_INVALID, "context %u: the model's limit is %u", options->context,
+                         config->max_position_embeddings);
+    }
     TRY(check_at_most("sessions", options->sessions, MAX_SESSIONS, err));
     TRY(check_at_most("threads", options->threads, MAX_THREADS, err));
     return check_at_most("prefill_chunk", options->prefill_chunk, MAX_PREFILL_ROWS, err);

@@ -115,7 +115,7 @@ static void test_bad_options(void **state)
     (void)state;
     sluice_engine_options options = demo_options();
     options.context = 2049;
-    expect_refusal(&options, SLUICE_INVALID, "context 2049: the most is 2048");
+    expect_refusal(&options, SLUICE_INVALID, "context 2049: the model's limit is 2048");
     options = demo_options();
     options.sessions = UINT32_MAX;
     expect_refusal(&options, SLUICE_INVALID, "sessions");
