@@ -40,8 +40,9 @@ format format-check:
 	scripts/setup.sh developer
 	scripts/format.sh $@
 
+# PREFIX: where to, /usr/local otherwise
 install: all
-	cmake --install build
+	cmake --install build $(if $(PREFIX),--prefix $(PREFIX))
 
 clean:
 	rm -rf build build-*

@@ -9,10 +9,10 @@ cmake --preset release >/dev/null
 cmake --build --preset release >/dev/null
 cmake --install build --prefix "$prefix" >/dev/null
 pc=$(find "$prefix" -name sluice.pc -printf '%h' -quit)
-libdir=$(PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$prefix" --variable=libdir sluice)
+libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir sluice)
 cc=${CC:-cc}
 # shellcheck disable=SC2046
-$cc -std=c11 -Wall -Werror examples/ask.c $(PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$prefix" --cflags --libs sluice) \
+$cc -std=c11 -Wall -Werror examples/ask.c $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs sluice) \
     -o "$prefix/ask"
 answer=$(LD_LIBRARY_PATH=$libdir "$prefix/ask" "$prefix/share/sluice/models/demo" "What does happy mean?")
 case "$answer" in
