@@ -23,13 +23,29 @@ static sluice_status stream_read(struct buffer *out, FILE *stream, const char *n
     return SLUICE_OK;
 }
 
+static const char *input_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+sluice_status input_blame(const char *path, sluice_status status, sluice_error *err)
+{
+    char what[sizeof err->message];
+
+    if (status != SLUICE_INVALID || path == NULL) {
+        return status;
+    }
+    snprintf(what, sizeof what, "%s", err->message);
+    return error_set(err, status, "%s: %s", input_name(path), what);
+}
+
 sluice_status input_read(struct buffer *out, const char *text, const char *path, sluice_error *err)
 {
     if (text != NULL) {
         return buffer_append_str(out, text, err);
     }
     if (strcmp(path, "-") == 0) {
-        return stream_read(out, stdin, "standard input", err);
+        return stream_read(out, stdin, input_name(path), err);
     }
     FILE *file = fopen(path, "re");
     if (file == NULL) {

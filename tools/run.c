@@ -67,7 +67,7 @@ static sluice_status prompt_encode(struct run *run, const char *text, size_t len
         return sluice_tokenize(run->engine, text, len, false, &run->encoded, &run->n_prompt, err);
     }
     if (memchr(text, '\0', len) != NULL) {
-        return error_set(err, SLUICE_INVALID, "the prompt holds a zero byte");
+        return error_set(err, SLUICE_INVALID, "a text with a zero byte is no message");
     }
     if (generation->system != NULL) {
         messages[n++] = (sluice_message){SLUICE_SYSTEM, generation->system};
@@ -89,6 +89,7 @@ static sluice_status prompt_read(struct run *run, sluice_error *err)
     sluice_status status = input_read(&text, run->options->prompt, run->options->file, err);
     if (status == SLUICE_OK) {
         status = prompt_encode(run, text.data != NULL ? text.data : "", text.len, err);
+        status = input_blame(run->options->file, status, err);
         run->prompt = run->encoded;
     }
     buffer_free(&text);

@@ -43,6 +43,7 @@ static sluice_status ids_print(const sluice_text *text, const struct tokenize_op
     if (status == SLUICE_OK) {
         const char *bytes = input.data != NULL ? input.data : "";
         status = sluice_text_encode(text, bytes, input.len, options->special, &ids, &n, err);
+        status = input_blame(options->file, status, err);
     }
     if (status == SLUICE_OK) {
         console_answer_ids(ids, n);

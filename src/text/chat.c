@@ -83,6 +83,11 @@ static sluice_status check_calls(const struct chat_message *message, size_t inde
     return SLUICE_OK;
 }
 
+static const char *const message_names[] = {
+    [CHAT_SYSTEM] = "system message",       [CHAT_DEVELOPER] = "developer message", [CHAT_USER] = "user message",
+    [CHAT_ASSISTANT] = "assistant message", [CHAT_TOOL] = "tool message",
+};
+
 static sluice_status check_input(const struct chat_message *messages, size_t n, const struct chat_options *options,
                                  sluice_error *err)
 {
@@ -98,7 +103,7 @@ static sluice_status check_input(const struct chat_message *messages, size_t n, 
         }
         /* an answer may consist of calls alone */
         if (messages[i].text != NULL || messages[i].n_tool_calls == 0) {
-            TRY(check_text(messages[i].text, "message", i, err));
+            TRY(check_text(messages[i].text, message_names[messages[i].role], i, err));
         }
         TRY(check_calls(&messages[i], i, err));
     }

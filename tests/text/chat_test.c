@@ -197,10 +197,10 @@ static void bad_messages(void **state)
                                        with_bad_key = {"f", &bad_key, 1}, good = {"f", NULL, 0};
     static const char *const bad_tools[] = {"{}", "{\"a\":\n1}"}, *const no_tool[] = {NULL};
     (void)state;
-    refuse(MESSAGES(SAYS(CHAT_USER, "x"), SAYS(CHAT_USER, NULL)), &plain, "message 1: content that is not text");
-    refuse(MESSAGES(SAYS(CHAT_ASSISTANT, NULL)), &plain, "message 0: content that is not text");
-    refuse(MESSAGES(SAYS(CHAT_USER, "ab\xFF")), &plain, "message 0: not UTF-8 at byte 2");
-    refuse(MESSAGES(SAYS(CHAT_ASSISTANT, "\xE3\x80")), &plain, "message 0: not UTF-8 at byte 0");
+    refuse(MESSAGES(SAYS(CHAT_USER, "x"), SAYS(CHAT_USER, NULL)), &plain, "user message 1: content that is not text");
+    refuse(MESSAGES(SAYS(CHAT_ASSISTANT, NULL)), &plain, "assistant message 0: content that is not text");
+    refuse(MESSAGES(SAYS(CHAT_USER, "ab\xFF")), &plain, "user message 0: not UTF-8 at byte 2");
+    refuse(MESSAGES(SAYS(CHAT_ASSISTANT, "\xE3\x80")), &plain, "assistant message 0: not UTF-8 at byte 0");
     refuse(MESSAGES(SAYS((enum chat_role)9, "x")), &plain, "message 0: unknown role");
     refuse(MESSAGES({.role = CHAT_USER, .text = "x", .tool_calls = &good, .n_tool_calls = 1}), &plain,
            "message 0: only an answer");

@@ -19,3 +19,8 @@ show run -f .
 feed 'a\xffb' run -f -
 feed 'a\0b' run --chat -f -
 show run -p a --context 3000
+printf 'a\xffb' >latin
+show run -f latin
+show run -f latin --chat
+sluice run -p a --chat --system $'caf\xe9' 2>&1
+show tokenize -f latin
