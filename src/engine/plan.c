@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/sampler.h"
+#include "experts/policy.h"
 #include "experts/store.h"
 #include "os/memory.h"
 
@@ -154,6 +155,18 @@ static size_t count_sparse(const struct container *container)
     return n;
 }
 
+/* The experts that a layer keeps: all of them, or the policy's quota. */
+static uint32_t resident_per_layer(const struct container *container, size_t slots, size_t sparse)
+{
+    const struct policy_table table = {
+        .n_slots = slots,
+        .n_layers = sparse,
+        .transit = container->config.num_experts_per_tok,
+    };
+    size_t all = container->config.n_routed_experts;
+    return (uint32_t)(sparse > 0 && slots >= sparse * all ? all : policy_quota(&table));
+}
+
 /* The most slots within the limit: total_with grows with the slots, so the range is halved. */
 static size_t most_slots(const struct plan_subject *subject, uint64_t fixed, uint64_t limit, size_t all)
 {
@@ -249,7 +262,7 @@ sluice_status plan_make(sluice_plan *out, const struct plan_subject *subject, sl
         slots = most_slots(subject, fixed, plan.limit, plan.expert_count);
     }
     plan.expert_slots = slots;
-    plan.slots_per_layer = sparse > 0 ? (uint32_t)(slots / sparse) : 0;
+    plan.slots_per_layer = resident_per_layer(container, slots, sparse);
     uint64_t store = resident(expert_store_bytes(container, slots));
     add_line(&plan, "expert slots", store);
     add_line(&plan, "reserve", with_reserve(fixed + store) - fixed - store);
