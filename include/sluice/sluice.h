@@ -244,8 +244,8 @@ SLUICE_API void sluice_engine_get_stats(const sluice_engine *engine, sluice_stat
 
 /* ---- Containers ------------------------------------------------------------------------------------ */
 
-/* Checks a container directory, values of norms, router and scales included, and describes it as JSON (geometry,
- * kinds, counts, bytes by role, completeness of MTP layer and indexer; zero-terminated, sluice_free). */
+/* Checks a container directory, values of norms, router and scales and the tokenizer included, and describes it as JSON
+ * (geometry, kinds, counts, bytes by role, completeness of MTP layer and indexer; zero-terminated, sluice_free). */
 SLUICE_API sluice_status sluice_inspect(const char *model_dir, const sluice_engine_options *callbacks, char **json,
                                         sluice_error *error);
 

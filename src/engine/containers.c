@@ -1,5 +1,6 @@
 /* Containers without an engine: describing one, and writing a random one. */
 #include "container/container.h"
+#include "engine/files.h"
 #include "engine/settings.h"
 
 sluice_status sluice_inspect(const char *model_dir, const sluice_engine_options *callbacks, char **json,
@@ -10,8 +11,13 @@ sluice_status sluice_inspect(const char *model_dir, const sluice_engine_options 
     }
     struct log log = settings_log(callbacks);
     struct container *container;
+    struct tokenizer *tokenizer = NULL;
     TRY(container_open(&container, model_dir, false, &log, error));
-    sluice_status status = container_describe(container, &log, json, error);
+    sluice_status status = files_open_model_tokenizer(&tokenizer, container, &log, error);
+    if (status == SLUICE_OK) {
+        status = container_describe(container, &log, json, error);
+    }
+    tokenizer_close(&tokenizer);
     container_close(&container);
     return status;
 }

@@ -33,38 +33,25 @@ struct plan_subject engine_plan_subject(const sluice_engine *engine)
         .kernels = &engine->kernels,
         .pool = engine->pool,
         .text_bytes = engine->tokenizer != NULL ? detokenizer_max_bytes(engine->tokenizer) : 0,
+        .loading_peak = engine->loading_peak,
     };
 }
 
-/* A tokenizer that speaks of ids the model lacks belongs to another model. */
-static sluice_status open_tokenizer(sluice_engine *engine, const char *dir, sluice_error *err)
-{
-    TRY(files_open_tokenizer(&engine->tokenizer, dir, err));
-    if (engine->tokenizer == NULL) {
-        log_message(&engine->log, "%s: no tokenizer.json, so there is no text, only ids", dir);
-        return SLUICE_OK;
-    }
-    size_t ids = tokenizer_vocab_size(engine->tokenizer);
-    if (ids > engine->container->config.vocab_size) {
-        return error_set(err, SLUICE_FORMAT, "%s/tokenizer.json: %zu ids, but vocab_size is %u in config.json", dir,
-                         ids, engine->container->config.vocab_size);
-    }
-    return SLUICE_OK;
-}
-
-/* Everything that comes before the plan. Loading a tokenizer takes and returns a multiple of what it keeps;
- * the heap gives that back to the system, so that the plan need not count it. */
+/* Everything that comes before the plan. Reading headers and tokenizer takes and returns a multiple of what it keeps:
+ * the heap gives that back to the system, and the plan hears of the peak. */
 static sluice_status open_catalogue(sluice_engine *engine, const sluice_engine_options *options, sluice_error *err)
 {
     if (options == NULL || options->model_dir == NULL) {
         return error_set(err, SLUICE_INVALID, "no model directory given");
     }
     engine->log = settings_log(options);
+    uint64_t peak = memory_peak_rss_bytes();
     TRY(container_open(&engine->container, options->model_dir, true, &engine->log, err));
     TRY(settings_resolve(&engine->settings, options, &engine->container->config, err));
-    TRY(open_tokenizer(engine, options->model_dir, err));
+    TRY(files_open_model_tokenizer(&engine->tokenizer, engine->container, &engine->log, err));
     kernel_table_init(&engine->kernels, engine->settings.cpu_features);
     TRY(thread_pool_open(&engine->pool, engine->settings.threads, err));
+    engine->loading_peak = memory_peak_rss_bytes() > peak ? memory_peak_rss_bytes() : 0;
     malloc_trim(0);
     struct plan_subject subject = engine_plan_subject(engine);
     return plan_make(&engine->plan, &subject, err);

@@ -27,3 +27,20 @@ sluice_status files_open_tokenizer(struct tokenizer **out, const char *dir, slui
     buffer_free(&path);
     return status;
 }
+
+sluice_status files_open_model_tokenizer(struct tokenizer **out, const struct container *container,
+                                         const struct log *log, sluice_error *err)
+{
+    struct tokenizer *tokenizer;
+    TRY(files_open_tokenizer(&tokenizer, container->dir, err));
+    if (tokenizer == NULL) {
+        log_message(log, "%s: no tokenizer.json, so there is no text, only ids", container->dir);
+    } else if (tokenizer_vocab_size(tokenizer) > container->config.vocab_size) {
+        size_t ids = tokenizer_vocab_size(tokenizer);
+        tokenizer_close(&tokenizer);
+        return error_set(err, SLUICE_FORMAT, "%s/tokenizer.json: %zu ids, but vocab_size is %u in config.json",
+                         container->dir, ids, container->config.vocab_size);
+    }
+    *out = tokenizer;
+    return SLUICE_OK;
+}
