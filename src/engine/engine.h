@@ -38,6 +38,7 @@ struct sluice_engine {
     struct tokenizer *tokenizer; /* NULL: the container has none */
     struct kernel_table kernels;
     struct thread_pool *pool;
+    uint64_t loading_peak; /* most memory in use while headers and tokenizer were read, 0 if it was more before */
     sluice_plan plan;
     struct async_reader *reader;
     struct device *device;

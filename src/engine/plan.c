@@ -230,13 +230,25 @@ static void advise(sluice_plan *plan, const struct plan_subject *subject, uint64
     char need[32];
     char change[96] = "";
     format_size(need, sizeof need, plan->minimum, true);
-    size_t context = longest_context(subject, rss, plan->limit, plan->context);
+    bool loads = subject->loading_peak <= plan->limit;
+    size_t context = loads ? longest_context(subject, rss, plan->limit, plan->context) : 0;
     if (context > 0) {
         snprintf(change, sizeof change, " or lower the context to %zu", context);
-    } else if (subject->settings->sessions > 1) {
+    } else if (loads && subject->settings->sessions > 1) {
         snprintf(change, sizeof change, " or allow fewer sessions");
     }
     snprintf(plan->advice, sizeof plan->advice, "raise the limit to %s%s", need, change);
+}
+
+/* Files that took more to read than the model takes to run decide the plan. */
+static void count_loading(sluice_plan *plan, uint64_t peak)
+{
+    uint64_t least = round_up(peak, MIB);
+    if (peak > plan->total) {
+        add_line(plan, "reading headers and tokenizer", peak - plan->total);
+    }
+    plan->minimum = least > plan->minimum ? least : plan->minimum;
+    plan->fits = plan->fits && peak <= plan->limit;
 }
 
 sluice_status plan_make(sluice_plan *out, const struct plan_subject *subject, sluice_error *err)
@@ -266,6 +278,7 @@ sluice_status plan_make(sluice_plan *out, const struct plan_subject *subject, sl
     uint64_t store = resident(expert_store_bytes(container, slots));
     add_line(&plan, "expert slots", store);
     add_line(&plan, "reserve", with_reserve(fixed + store) - fixed - store);
+    count_loading(&plan, subject->loading_peak);
     if (!plan.fits) {
         advise(&plan, subject, rss);
     }

@@ -24,7 +24,8 @@ struct plan_subject {
     const struct engine_settings *settings;
     const struct kernel_table *kernels;
     struct thread_pool *pool;
-    size_t text_bytes; /* detokenizer_max_bytes, 0 without a tokenizer */
+    size_t text_bytes;     /* detokenizer_max_bytes, 0 without a tokenizer */
+    uint64_t loading_peak; /* memory that reading headers and tokenizer took at its highest, 0 if unknown */
 };
 
 /* The plan for this subject and this moment: the resident set of now is its first line. SLUICE_OK also when
