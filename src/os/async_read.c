@@ -11,15 +11,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "os/thread.h"
 
 #define THREADS_LIMIT 256
 #define PRIORITIES 2
-#define BUSY_TRIES 1000 /* EAGAIN, a millisecond apart, before a read fails with it */
 
 struct queue {
     struct async_read *first;
@@ -92,30 +89,6 @@ static bool is_direct(const struct async_read *read)
     return read->file->fd_direct >= 0 && ((read->offset | read->len | (uintptr_t)read->dst) & mask) == 0;
 }
 
-static void pause_briefly(void)
-{
-    const struct timespec millisecond = {.tv_nsec = 1000000};
-    nanosleep(&millisecond, NULL);
-}
-
-/* One pread, repeated while it is interrupted or the device is busy. Returns -errno on failure. */
-static ssize_t pread_retrying(int fd, void *dst, size_t len, uint64_t offset)
-{
-    for (unsigned i = 0; i < BUSY_TRIES;) {
-        ssize_t n = pread(fd, dst, len, (off_t)offset);
-        if (n >= 0) {
-            return n;
-        }
-        if (errno == EAGAIN) {
-            pause_briefly();
-            i++;
-        } else if (errno != EINTR) {
-            return -errno;
-        }
-    }
-    return -EAGAIN;
-}
-
 /* Reads until everything arrived, the file ended or a read failed. A direct read that leaves an unaligned rest, or
  * that the file system refuses after all, goes on through the buffered descriptor. */
 static void read_execute(struct async_read *read)
@@ -126,7 +99,7 @@ static void read_execute(struct async_read *read)
     int failure = 0;
     while (got < read->len) {
         int fd = direct ? read->file->fd_direct : read->file->fd;
-        ssize_t n = pread_retrying(fd, dst + got, read->len - got, read->offset + got);
+        ssize_t n = os_pread(fd, dst + got, read->len - got, read->offset + got);
         if (n == -EINVAL && direct) {
             direct = false;
             continue;

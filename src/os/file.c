@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -48,10 +49,7 @@ static bool direct_works(int fd, uint32_t block, uint64_t file_size)
     if (posix_memalign(&memory, block < sizeof(void *) ? sizeof(void *) : block, block) != 0) {
         return false;
     }
-    ssize_t n;
-    do {
-        n = pread(fd, memory, block, 0);
-    } while (n < 0 && errno == EINTR);
+    ssize_t n = os_pread(fd, memory, block, 0);
     free(memory);
     return n >= 0 && (uint64_t)n == (file_size < block ? file_size : block);
 }
@@ -140,6 +138,31 @@ void os_file_close(struct os_file *file)
 
 /* ---- Reading -------------------------------------------------------------------------------------- */
 
+#define BUSY_TRIES 1000 /* EAGAIN, a millisecond apart, before a read fails with it */
+
+static void pause_briefly(void)
+{
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    nanosleep(&millisecond, NULL);
+}
+
+ssize_t os_pread(int fd, void *dst, size_t len, uint64_t offset)
+{
+    for (unsigned i = 0; i < BUSY_TRIES;) {
+        ssize_t n = pread(fd, dst, len, (off_t)offset);
+        if (n >= 0) {
+            return n;
+        }
+        if (errno == EAGAIN) {
+            pause_briefly();
+            i++;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return -EAGAIN;
+}
+
 sluice_status os_file_read_at(const struct os_file *file, void *dst, size_t len, uint64_t offset, sluice_error *err)
 {
     unsigned char *bytes = dst;
@@ -150,12 +173,9 @@ sluice_status os_file_read_at(const struct os_file *file, void *dst, size_t len,
     }
     while (got < len) {
         size_t wanted = len - got < READ_LIMIT ? len - got : READ_LIMIT;
-        ssize_t n = pread(file->fd, bytes + got, wanted, (off_t)(offset + got));
-        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-            continue;
-        }
+        ssize_t n = os_pread(file->fd, bytes + got, wanted, offset + got);
         if (n < 0) {
-            return error_set_errno(err, SLUICE_IO, errno, "%s: cannot read %zu bytes at offset %" PRIu64, file->path,
+            return error_set_errno(err, SLUICE_IO, (int)-n, "%s: cannot read %zu bytes at offset %" PRIu64, file->path,
                                    len, offset);
         }
         if (n == 0) {

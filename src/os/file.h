@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -20,6 +21,10 @@ struct os_file {
  * tested with one read; that it is refused is no failure. */
 sluice_status os_file_open(struct os_file *out, const char *path, bool direct, sluice_error *err);
 void os_file_close(struct os_file *file); /* safe on a closed one */
+
+/* One pread, repeated while it is interrupted, and for about a second while the device is busy (EAGAIN). Bytes read, 0
+ * at the end of the file, -errno on failure. */
+ssize_t os_pread(int fd, void *dst, size_t len, uint64_t offset);
 
 /* Reads exactly len bytes at offset through the buffered descriptor; a short file is SLUICE_IO naming it. On failure
  * dst may be partly written. Any number of threads may read one file. */

@@ -169,6 +169,13 @@ static ssize_t pread_failing_at_64k(int fd, void *dst, size_t len, off_t offset)
     return fault_real_pread(fd, dst, len < (size_t)(65536 - offset) ? len : (size_t)(65536 - offset), offset);
 }
 
+static ssize_t pread_busy(int fd, void *dst, size_t len, off_t offset)
+{
+    (void)fd, (void)dst, (void)len, (void)offset;
+    errno = EAGAIN;
+    return -1;
+}
+
 static void read_at_is_exact(void **state)
 {
     (void)state;
@@ -210,6 +217,10 @@ static void read_at_fails_with_path_and_offset(void **state)
     assert_int_equal(os_file_read_at(&file, got, SIZE, 0, &err), SLUICE_IO);
     assert_int_equal(err.os_errno, EIO);
     assert_string_equal(err.message + len, ": cannot read 100003 bytes at offset 0: Input/output error");
+
+    fault_set_pread(pread_busy);
+    assert_int_equal(os_file_read_at(&file, got, SIZE, 0, &err), SLUICE_IO);
+    assert_int_equal(err.os_errno, EAGAIN);
     os_file_close(&file);
 }
 
