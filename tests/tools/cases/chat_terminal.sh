@@ -3,11 +3,12 @@ command -v script >/dev/null || { echo SKIPPED; exit; }
 words=$(printf '%q ' "${SLUICE[@]}")
 
 # on_terminal ARGS...: starts sluice on a terminal that shows ./screen; keys go to file descriptor 8. The shell ignores
-# interrupts in what it starts in the background, sluice must not.
+# interrupts in what it starts in the background, sluice must not; the one that script starts steps aside, since it would
+# end by an interrupt that sluice takes.
 on_terminal() {
     rm -f keys screen
     mkfifo keys
-    env --default-signal=INT script -q -f -e -c "$words$*" screen <keys >/dev/null 2>&1 &
+    env --default-signal=INT script -q -f -e -c "exec $words$*" screen <keys >/dev/null 2>&1 &
     exec 8>keys
     wait_for screen '> '
 }
