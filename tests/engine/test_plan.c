@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/demo.h"
+#include "support/sample.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -173,13 +174,13 @@ static int live_within(const sluice_engine_options *options)
     return stats.peak_rss_bytes <= stats.planned_bytes && stats.planned_bytes <= options->memory_limit ? 0 : 1;
 }
 
-static void expect_within(const sluice_engine_options *options)
+static void expect_child(int (*live)(const sluice_engine_options *options), const sluice_engine_options *options)
 {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        _exit(live_within(options));
+        _exit(live(options));
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -206,18 +207,62 @@ static void test_peak_within_plan(void **state)
         static const uint64_t more[] = {0, 64 * MIB};
         for (size_t j = 0; j < sizeof more / sizeof more[0]; j++) {
             options.memory_limit = least + more[j];
-            expect_within(&options);
+            expect_child(live_within, &options);
         }
     }
+}
+
+#define FAT (40 * MIB)
+
+/* The demo model with a shard whose header takes long to read. */
+static void make_fat(struct temp_dir *dir)
+{
+    sample_copy(dir, SLUICE_MODELS_DIR "/demo");
+    struct sample_shard shard;
+    sample_shard_load(&shard, dir, "out-00001.safetensors");
+    char *text = calloc(FAT + 1, 1);
+    assert_non_null(text);
+    memset(text, 'x', FAT);
+    assert_int_equal(json_object_set_new(shard.header, "__metadata__", json_pack("{s:s}", "note", text)), 0);
+    free(text);
+    sample_shard_save(&shard);
+}
+
+/* In a process of its own, which never used more: a limit that the model alone would fit is refused. */
+static int refuses(const sluice_engine_options *options)
+{
+    sluice_engine *engine = NULL;
+    sluice_error error = {0};
+    return sluice_engine_open(&engine, options, &error) == SLUICE_LIMIT && strstr(error.message, "raise the limit to ")
+               ? 0
+               : 1;
+}
+
+/* Reading the headers can take more than running the model: the plan knows. */
+static void test_fat_header(void **state)
+{
+    (void)state;
+    if (!OWN_MEMORY) {
+        skip();
+    }
+    struct temp_dir dir;
+    make_fat(&dir);
+    sluice_engine_options options = demo_options();
+    options.sessions = 1;
+    options.model_dir = dir.path;
+    options.memory_limit = 64 * MIB;
+    expect_child(refuses, &options);
+    options.memory_limit = 512 * MIB;
+    expect_child(live_within, &options);
+    temp_dir_remove(&dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_what_costs_memory),
-        cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_peak_within_plan),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_what_costs_memory),
+        cmocka_unit_test(test_advice),     cmocka_unit_test(test_peak_within_plan),
+        cmocka_unit_test(test_fat_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ void sample_shard_load(struct sample_shard *shard, const struct temp_dir *dir, c
     snprintf(shard->path, sizeof(shard->path), "%s/%s", dir->path, name);
     size_t len;
     unsigned char *bytes = read_file(shard->path, &len);
-    size_t header_len = (size_t)bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16;
+    size_t header_len = (size_t)bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16 | (size_t)bytes[3] << 24;
     shard->header = json_loadb((const char *)bytes + 8, header_len, 0, NULL);
     must(shard->header != NULL, shard->path);
     shard->len = len - 8 - header_len;
@@ -105,7 +105,8 @@ void sample_shard_save(struct sample_shard *shard)
     char *text = json_dumps(shard->header, JSON_COMPACT);
     must(text != NULL, "json_dumps");
     size_t len = strlen(text);
-    unsigned char prefix[8] = {(unsigned char)len, (unsigned char)(len >> 8), (unsigned char)(len >> 16)};
+    unsigned char prefix[8] = {(unsigned char)len, (unsigned char)(len >> 8), (unsigned char)(len >> 16),
+                               (unsigned char)(len >> 24)};
     FILE *file = fopen(shard->path, "wb");
     must(file != NULL && fwrite(prefix, 1, 8, file) == 8 && fwrite(text, 1, len, file) == len &&
              fwrite(shard->data, 1, shard->len, file) == shard->len && fclose(file) == 0,
