@@ -4,8 +4,9 @@
  * is exactly what must be held back. */
 #include "engine/stop.h"
 
-#include <stdint.h>
 #include <string.h>
+
+#include "text/utf8.h"
 
 struct stop_pattern {
     const char *bytes;
@@ -13,45 +14,6 @@ struct stop_pattern {
     size_t *shorter; /* [len]: longest proper prefix that also ends the first i + 1 bytes */
     size_t matched;  /* the state */
 };
-
-/* Length of the UTF-8 character at text[0..len), 0 if there is none. */
-static size_t character_length(const unsigned char *text, size_t len)
-{
-    static const struct {
-        unsigned char mask, lead;
-        uint32_t least;
-    } forms[] = {{0x80, 0x00, 0}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
-    for (size_t n = 0; n < sizeof forms / sizeof forms[0]; n++) {
-        if ((text[0] & forms[n].mask) != forms[n].lead) {
-            continue;
-        }
-        if (n + 1 > len) {
-            return 0;
-        }
-        uint32_t code = text[0] & (unsigned char)~forms[n].mask;
-        for (size_t i = 1; i <= n; i++) {
-            if ((text[i] & 0xC0) != 0x80) {
-                return 0;
-            }
-            code = code << 6 | (text[i] & 0x3Fu);
-        }
-        bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-        return code >= forms[n].least && code <= 0x10FFFF && !surrogate ? n + 1 : 0;
-    }
-    return 0;
-}
-
-static bool is_utf8(const char *text, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        size_t n = character_length((const unsigned char *)text + at, len - at);
-        if (n == 0) {
-            return false;
-        }
-        at += n;
-    }
-    return true;
-}
 
 /* The next state after `byte` in state `matched`, which is less than the pattern's length. */
 static size_t advance(const struct stop_pattern *pattern, size_t matched, char byte)
@@ -69,7 +31,7 @@ static sluice_status pattern_init(struct stop_pattern *pattern, const char *stri
     if (len == 0) {
         return error_set(err, SLUICE_INVALID, "a stop string is empty");
     }
-    if (!is_utf8(string, len)) {
+    if (utf8_find_invalid(string, len) < len) {
         return error_set(err, SLUICE_INVALID, "a stop string is not UTF-8");
     }
     pattern->bytes = string;
