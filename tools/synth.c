@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "console.h"
+#include "interrupt.h"
 #include "numbers.h"
 #include "options.h"
 
@@ -77,6 +78,12 @@ static sluice_status space_free(const char *path, double *out, sluice_error *err
     return SLUICE_OK;
 }
 
+static bool synth_cancelled(void *user)
+{
+    (void)user;
+    return interrupt_happened();
+}
+
 static sluice_status synth(struct synth_options *options, sluice_error *err)
 {
     double needed = synth_bytes(&options->geometry), available = 0;
@@ -91,6 +98,8 @@ static sluice_status synth(struct synth_options *options, sluice_error *err)
                          have_text);
     }
     options->geometry.progress = console_progress;
+    options->geometry.cancelled = synth_cancelled;
+    interrupt_watch(NULL, true);
     return sluice_synth(options->out, &options->geometry, err);
 }
 

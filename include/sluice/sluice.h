@@ -253,11 +253,13 @@ typedef struct sluice_synth_options {
     uint32_t hidden, intermediate, experts, top_k, layers, dense, vocab, group, mtp;
     uint64_t seed;
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* may be NULL */
+    bool (*cancelled)(void *user); /* asked every few MiB: true ends with SLUICE_CANCELLED; may be NULL */
     void *user;
 } sluice_synth_options;
 SLUICE_API void sluice_synth_options_init(sluice_synth_options *options); /* the real geometry, four layers */
 
-/* Writes a random container, shard by shard, into a directory that is new or empty. */
+/* Writes a random container, shard by shard, into a directory that is new or empty. What fails or is cancelled leaves
+ * nothing behind. */
 SLUICE_API sluice_status sluice_synth(const char *dir, const sluice_synth_options *options, sluice_error *error);
 
 #ifdef __cplusplus

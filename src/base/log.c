@@ -28,3 +28,8 @@ void log_progress(const struct log *log, const char *what, uint64_t done, uint64
         log->progress(log->user, what, done, total);
     }
 }
+
+bool log_cancelled(const struct log *log)
+{
+    return log != NULL && log->cancelled != NULL && log->cancelled(log->user);
+}

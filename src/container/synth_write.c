@@ -124,7 +124,7 @@ static sluice_status flush(struct output *out, sluice_error *err)
     *out->done += out->used;
     out->used = 0;
     log_progress(out->log, "writing", *out->done, out->total);
-    return SLUICE_OK;
+    return log_cancelled(out->log) ? error_set(err, SLUICE_CANCELLED, "%s: cancelled", out->path) : SLUICE_OK;
 }
 
 static sluice_status put_bytes(struct output *out, uint64_t *state, bool nibbles, uint64_t len, sluice_error *err)

@@ -54,6 +54,6 @@ sluice_status sluice_synth(const char *dir, const sluice_synth_options *options,
         .mtp = options->mtp,
         .seed = options->seed,
     };
-    const struct log log = {.progress = options->progress, .user = options->user};
+    const struct log log = {.progress = options->progress, .cancelled = options->cancelled, .user = options->user};
     return container_synth(dir, &geometry, &log, error);
 }

@@ -19,3 +19,12 @@ show synth odd $small --hidden 63
 show synth odd $small --top-k 5
 show synth vast --layers 60000 --experts 60000 | hide_numbers
 ls
+
+# Stopped in the middle, it leaves nothing.
+(exec "${SLUICE[@]}" synth stopped --layers 2 --experts 16 --quiet 2>err) &
+wait_until test -s stopped/out-00000.safetensors
+kill -TERM $!
+wait $!
+echo "status $?"
+sed -E 's/out-[0-9]+/out-N/' err
+ls -d stopped 2>&1
