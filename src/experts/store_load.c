@@ -137,8 +137,15 @@ sluice_status store_load_report(const struct store_slot *slot, sluice_error *err
         return error_set(err, SLUICE_NUMERIC, "%s: tensor %s: element %" PRIu64 " is not finite", path, tensor->name,
                          failure->element);
     }
-    const char *what = failure->os_errno == ENODATA ? "the file ends inside" : "cannot read";
+    if (failure->os_errno == ENODATA) { /* the reader's code for it: its text would explain nothing */
+        error_set(err, SLUICE_IO, "%s: the file ends inside tensor %s (expert %" PRIu32 " of layer %" PRIu32 ")", path,
+                  tensor->name, slot->expert, slot->layer);
+        if (err != NULL) {
+            err->os_errno = ENODATA;
+        }
+        return SLUICE_IO;
+    }
     return error_set_errno(err, SLUICE_IO, failure->os_errno,
-                           "%s: %s tensor %s (expert %" PRIu32 " of layer %" PRIu32 ")", path, what, tensor->name,
+                           "%s: cannot read tensor %s (expert %" PRIu32 " of layer %" PRIu32 ")", path, tensor->name,
                            slot->expert, slot->layer);
 }

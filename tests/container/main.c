@@ -52,7 +52,7 @@ static void note_progress(void *user, const char *what, uint64_t done, uint64_t 
 struct log log_into(struct log_lines *lines)
 {
     memset(lines, 0, sizeof(*lines));
-    return (struct log){add_line, note_progress, lines};
+    return (struct log){.message = add_line, .progress = note_progress, .user = lines};
 }
 
 struct container *assert_opens(const char *dir, struct log_lines *lines)

@@ -493,12 +493,11 @@ static void test_short_file(void **state)
     struct fixture_options options = small;
     options.shards = 1;
     struct bench *bench = bench_open(&options, 3, 1);
-    const char *words[] = {"out-00000.raw", "the file ends inside", "model.layers.2.mlp.experts.2.gate_proj.weight (",
-                           strerror(ENODATA)};
+    const char *words[] = {"out-00000.raw", "the file ends inside", "model.layers.2.mlp.experts.2.gate_proj.weight ("};
     const struct tensor_ref *gate = &fixture_stored(&bench->files, 2, 2)->gate.weights;
     assert_int_equal(truncate(bench->files.shards[0].path, (off_t)(gate->offset + gate->bytes - 1)), 0);
     struct expert_lease failed = acquire(bench, 2, 2, false);
-    check_failure(bench, failed, SLUICE_IO, ENODATA, words, 4);
+    check_failure(bench, failed, SLUICE_IO, ENODATA, words, 3);
     release(bench, failed);
     load(bench, 1, 2);
     bench_close(bench);
