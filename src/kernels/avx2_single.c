@@ -60,6 +60,8 @@ ALWAYS_INLINE void single_group(size_t rows, struct matmul_run run, const float 
         UNROLL
         for (size_t v = 0; v < LANE_VECTORS; v++) {
             const float *steps = x + v * vector_stride + round * (KERNEL_WORD_COLS * VECTOR);
+            __m256i half[2][PAIR];
+            __m256 word[PAIR];
             UNROLL
             for (size_t r = 0; r < rows; r++) {
                 const uint8_t *at = run.weights + r * run.weight_stride + (round * LANE_VECTORS + v) * sizeof(__m256i);
@@ -67,15 +69,23 @@ ALWAYS_INLINE void single_group(size_t rows, struct matmul_run run, const float 
                 if (v % 2 == 0) {
                     single_prefetch(at);
                 }
-                __m256i half[2] = {int4_low_half(words), int4_high_half(words)};
-                __m256 word = _mm256_setzero_ps();
+                half[0][r] = int4_low_half(words);
+                half[1][r] = int4_high_half(words);
+                word[r] = _mm256_setzero_ps();
+            }
+            UNROLL
+            for (size_t j = 0; j < KERNEL_WORD_COLS; j++) {
+                __m256 value = _mm256_load_ps(steps + VECTOR * j);
                 UNROLL
-                for (size_t j = 0; j < KERNEL_WORD_COLS; j++) {
-                    __m256 weight = int4_expand(half[j / INT4_PHASES], j % INT4_PHASES);
-                    word = _mm256_fmadd_ps(weight, _mm256_load_ps(steps + VECTOR * j), word);
+                for (size_t r = 0; r < rows; r++) {
+                    __m256 weight = int4_expand(half[j / INT4_PHASES][r], j % INT4_PHASES);
+                    word[r] = _mm256_fmadd_ps(weight, value, word[r]);
                 }
+            }
+            UNROLL
+            for (size_t r = 0; r < rows; r++) {
                 __m256 scale = _mm256_loadu_ps(scales + (r * SCALE_ROUNDS + round) * KERNEL_LANES + v * VECTOR);
-                sum->lane[r][v] = _mm256_fmadd_ps(word, scale, sum->lane[r][v]);
+                sum->lane[r][v] = _mm256_fmadd_ps(word[r], scale, sum->lane[r][v]);
             }
         }
     }
