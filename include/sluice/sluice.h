@@ -104,7 +104,8 @@ SLUICE_API sluice_status sluice_plan_compute(sluice_plan *out, const sluice_engi
 /* ---- Text ------------------------------------------------------------------------------------------ */
 
 /* Ids of a text. *ids is released with sluice_free. special: recognise added tokens such as <|user|>
- * inside the text; otherwise they are ordinary characters. SLUICE_UNSUPPORTED without a tokenizer. */
+ * inside the text; otherwise they are ordinary characters. SLUICE_UNSUPPORTED without a tokenizer;
+ * SLUICE_CONTEXT_FULL for text so long that no context of this engine could hold it. */
 SLUICE_API sluice_status sluice_tokenize(const sluice_engine *engine, const char *text, size_t len, bool special,
                                          uint32_t **ids, size_t *n, sluice_error *error);
 
@@ -128,7 +129,8 @@ typedef struct sluice_message {
     const char *text;
 } sluice_message;
 
-/* Ids of a conversation in the model's chat form, ending with the opening of the next answer. */
+/* Ids of a conversation in the model's chat form, ending with the opening of the next answer. Fails as
+ * sluice_tokenize does. */
 SLUICE_API sluice_status sluice_chat_tokenize(const sluice_engine *engine, const sluice_message *messages, size_t n,
                                               bool thinking, uint32_t **ids, size_t *n_ids, sluice_error *error);
 

@@ -148,6 +148,9 @@ static sluice_status engine_allocate(sluice_engine **out, sluice_error *err)
 
 sluice_status sluice_engine_open(sluice_engine **out, const sluice_engine_options *options, sluice_error *error)
 {
+    if (out == NULL) {
+        return error_set(error, SLUICE_INVALID, "no place for the result given");
+    }
     sluice_engine *engine;
     TRY(engine_allocate(&engine, error));
     sluice_status status = open_catalogue(engine, options, error);
@@ -183,6 +186,9 @@ sluice_status sluice_engine_close(sluice_engine **engine, sluice_error *error)
 
 sluice_status sluice_plan_compute(sluice_plan *out, const sluice_engine_options *options, sluice_error *error)
 {
+    if (out == NULL) {
+        return error_set(error, SLUICE_INVALID, "no place for the result given");
+    }
     sluice_engine *engine;
     TRY(engine_allocate(&engine, error));
     sluice_status status = open_catalogue(engine, options, error);

@@ -35,6 +35,9 @@ static sluice_status allocate(sluice_session *session, sluice_error *err)
 
 sluice_status sluice_session_open(sluice_session **out, sluice_engine *engine, sluice_error *error)
 {
+    if (out == NULL || engine == NULL) {
+        return error_set(error, SLUICE_INVALID, "no engine given");
+    }
     TRY(engine_enter_session(engine, error));
     sluice_session *session = mem_zalloc(1, sizeof *session);
     if (session == NULL) {

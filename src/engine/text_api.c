@@ -2,6 +2,7 @@
  *
  * What is handed out belongs to the caller and is released with sluice_free. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/buffer.h"
@@ -107,9 +108,24 @@ static sluice_status decode(const struct tokenizer *tokenizer, const uint32_t *i
     return SLUICE_OK;
 }
 
+/* Normalisation can shorten a text before it becomes tokens, to a third at most. */
+#define SHRINKS 4
+
+/* Text that no context could hold is refused before memory is spent on its tokens, which the plan does not count. */
+static sluice_status check_length(const sluice_engine *engine, uint64_t len, sluice_error *err)
+{
+    uint32_t context = engine->settings.context;
+    if (engine->tokenizer != NULL && len / SHRINKS / context > detokenizer_max_bytes(engine->tokenizer)) {
+        return error_set(err, SLUICE_CONTEXT_FULL, "the text has %llu bytes, more than a context of %u tokens can hold",
+                         (unsigned long long)len, context);
+    }
+    return SLUICE_OK;
+}
+
 sluice_status sluice_tokenize(const sluice_engine *engine, const char *text, size_t len, bool special, uint32_t **ids,
                               size_t *n, sluice_error *error)
 {
+    TRY(check_length(engine, len, error));
     return encode(engine->tokenizer, text, len, special, ids, n, error);
 }
 
@@ -187,6 +203,15 @@ static sluice_status convert_messages(struct chat_message *out, const sluice_mes
     return SLUICE_OK;
 }
 
+static uint64_t text_length(const sluice_message *messages, size_t n)
+{
+    uint64_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        len += strlen(messages[i].text);
+    }
+    return len;
+}
+
 sluice_status sluice_chat_tokenize(const sluice_engine *engine, const sluice_message *messages, size_t n, bool thinking,
                                    uint32_t **ids, size_t *n_ids, sluice_error *error)
 {
@@ -201,6 +226,9 @@ sluice_status sluice_chat_tokenize(const sluice_engine *engine, const sluice_mes
         return error_set(error, SLUICE_NO_MEMORY, "no memory for %zu messages", n);
     }
     sluice_status status = convert_messages(converted, messages, n, error);
+    if (status == SLUICE_OK) {
+        status = check_length(engine, text_length(messages, n), error);
+    }
     if (status == SLUICE_OK) {
         status = chat_encode(engine->tokenizer, converted, n, &options, &list, error);
     }

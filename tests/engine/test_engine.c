@@ -386,9 +386,52 @@ static void test_words(void **state)
     assert_string_equal(sluice_stop_text((sluice_stop)-1), "unknown reason");
 }
 
+/* NULL where a handle or options belong is misuse, not a crash. */
+static void test_misuse(void **state)
+{
+    (void)state;
+    sluice_engine *engine = NULL;
+    sluice_session *session = NULL;
+    sluice_plan plan;
+    sluice_engine_options options = demo_options();
+    assert_int_equal(sluice_engine_open(&engine, NULL, NULL), SLUICE_INVALID);
+    assert_int_equal(sluice_engine_open(NULL, &options, NULL), SLUICE_INVALID);
+    assert_int_equal(sluice_plan_compute(&plan, NULL, NULL), SLUICE_INVALID);
+    assert_int_equal(sluice_session_open(&session, NULL, NULL), SLUICE_INVALID);
+}
+
+/* Text that no context of the engine can hold is refused before its tokens take memory. */
+static void test_endless_text(void **state)
+{
+    (void)state;
+    enum { LENGTH = 4 << 20 };
+    sluice_engine_options options = demo_options();
+    options.context = 256;
+    sluice_engine *engine = demo_open(&options);
+    char *text = malloc(LENGTH + 1);
+    assert_non_null(text);
+    memset(text, 'a', LENGTH);
+    text[LENGTH] = '\0';
+    uint32_t *ids = NULL;
+    size_t n = 0;
+    sluice_error error = {0};
+    assert_int_equal(sluice_tokenize(engine, text, LENGTH, false, &ids, &n, &error), SLUICE_CONTEXT_FULL);
+    assert_non_null(strstr(error.message, "256 tokens"));
+    const sluice_message message = {SLUICE_USER, text};
+    assert_int_equal(sluice_chat_tokenize(engine, &message, 1, false, &ids, &n, &error), SLUICE_CONTEXT_FULL);
+    assert_null(ids);
+    text[256] = '\0';
+    assert_int_equal(sluice_chat_tokenize(engine, &message, 1, false, &ids, &n, &error), SLUICE_OK);
+    sluice_free(ids);
+    free(text);
+    demo_close(&engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_endless_text),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_close_with_sessions),
