@@ -13,10 +13,29 @@
 
 #include "base/buffer.h"
 
+#define KEY_SHOWN 200 /* bytes of a key in a message */
+
 /* ---- Parsing -------------------------------------------------------------------------------------- */
 
+/* The key whose closing quote is the last byte that jansson read; empty if that is not where it stands. */
+static size_t last_key(const char *text, size_t len, const json_error_t *failure, const char **key)
+{
+    size_t end = failure->position > 0 ? (size_t)failure->position : 0;
+    *key = "";
+    if (end < 2 || end > len || text[end - 1] != '"') {
+        return 0;
+    }
+    size_t start = end - 1;
+    while (start > 0 && text[start - 1] != '"') {
+        start--;
+    }
+    *key = text + start;
+    return end - 1 - start < KEY_SHOWN ? end - 1 - start : KEY_SHOWN;
+}
+
 /* jansson leaves the text empty, and the code unset, when memory is out. */
-static sluice_status parse_failed(const json_error_t *failure, const char *source, sluice_error *err)
+static sluice_status parse_failed(const char *text, size_t len, const json_error_t *failure, const char *source,
+                                  sluice_error *err)
 {
     if (failure->text[0] == '\0') {
         return error_set(err, SLUICE_NO_MEMORY, "%s: out of memory for its JSON", source);
@@ -24,6 +43,12 @@ static sluice_status parse_failed(const json_error_t *failure, const char *sourc
     if (json_error_code(failure) == json_error_stack_overflow) {
         return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: JSON nested too deeply", source, failure->line,
                          failure->column);
+    }
+    if (json_error_code(failure) == json_error_duplicate_key) {
+        const char *key;
+        int shown = (int)last_key(text, len, failure, &key);
+        return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: duplicate key \"%.*s\"", source, failure->line,
+                         failure->column, shown, key);
     }
     return error_set(err, SLUICE_FORMAT, "%s: line %d, column %d: not valid JSON: %s", source, failure->line,
                      failure->column, failure->text);
@@ -34,7 +59,7 @@ sluice_status json_parse(const char *text, size_t len, const char *source, json_
     json_error_t failure;
     json_t *root = json_loadb(len > 0 ? text : "", len, JSON_REJECT_DUPLICATES, &failure);
     if (root == NULL) {
-        return parse_failed(&failure, source, err);
+        return parse_failed(text, len, &failure, source, err);
     }
     *out = root;
     return SLUICE_OK;

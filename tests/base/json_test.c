@@ -111,7 +111,10 @@ static void parse_refuses_duplicates(void **state)
     sluice_error err;
     static const char text[] = "{\"a\": 1, \"\\u0061\": 2}";
     assert_int_equal(json_parse(text, sizeof(text) - 1, "x", &root, &err), SLUICE_FORMAT);
-    assert_non_null(strstr(err.message, "duplicate"));
+    assert_non_null(strstr(err.message, "duplicate key \"\\u0061\""));
+    static const char plain[] = "[{\"name\":1,\"name\":2}]";
+    assert_int_equal(json_parse(plain, sizeof(plain) - 1, "x", &root, &err), SLUICE_FORMAT);
+    assert_non_null(strstr(err.message, "duplicate key \"name\""));
 }
 
 static void parse_stops_at_a_zero_byte(void **state)
